@@ -76,6 +76,13 @@ for m in llama gpt2; do
     job threads -c lm.conf --run-dir part-9 --steps 2 -o model.load_in_8bit=yes $(tiers $((eight * 9 / 10)))
     equal "$m: codes on disk" "$(losses part-9)" "$now"
 done
+# Measured with files, and planned with what was measured.
+job threads -c lm.conf --run-dir measured --profile $(tiers "$less")
+[ "$code" -eq 0 ] || why
+check "a profile has the disk's time" grep -q '"disk_ns_per_byte": [0-9.]*[1-9]' measured/profile.json
+job 1 -c lm.conf --plan -o pipeline.profile=measured/profile.json $(tiers "$less")
+[ "$code" -eq 0 ] || why
+check "a plan by it" grep -q "lie on disk" "$aside/out"
 # of ARGUMENTS...: what came out, in file $out
 of() {
     rm -rf run
