@@ -58,6 +58,8 @@ for m in llama gpt2; do
     less=$((all * 3 / 4))
     check "$m: a limit of $less bytes needs files" [ "$(on_disk $(tiers $less))" -gt 0 ]
     check "$m: with them it fits" [ "$(peak $(tiers $less))" -le "$less" ]
+    equal "$m: stages have even bytes, unless uniform is asked for" "$(peak $(tiers $less))" \
+        "$(peak $(tiers $less) -o pipeline.partition=balanced)"
     equal "$m: within $all bytes nothing is on disk" "$(on_disk $(tiers "$all"))" 0
     same "$m on disk" threads $(tiers $less)
     check "$m: one slot of two is another stage's" grep -q '"weights_wait_seconds":' same/metrics.jsonl
