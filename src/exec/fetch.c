@@ -158,10 +158,10 @@ static int file_begin(struct exec *s, struct err *e)
     struct text path = {0};
     if (f->file.fd >= 0) return 0;
     text_add(&path, "%s/weights-%d", s->q.conf->pipeline.disk, all_rank(s));
-    const int bad = out_place(path.s, &f->place, e) || out_begin(&f->file, &f->place, s->q.abort, e);
+    const int bad = out_place(path.s, &f->place, e) || out_scratch(&f->file, &f->place, e);
     text_free(&path);
     f->source.v[0] = (struct weight_file){.fd = f->file.fd, .path = f->place.path};
-    return bad ? -1 : 0;
+    return bad ? err_where(e, "pipeline.disk") : 0;
 }
 
 int fetch_open(struct exec *s, struct err *e)
@@ -296,6 +296,7 @@ int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e)
 int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e)
 {
     struct fetcher *f = s->fetch;
+    char b[32];
     if (file_begin(s, e)) return -1;
     struct file_piece *p = piece_of(s, r);
     if (p->source) {                                      /* it gets a place in the rank's own file after all */
@@ -306,7 +307,9 @@ int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e)
     for (size_t done = 0; done < r->bytes;) {
         const ssize_t put = pwrite(f->file.fd, p->to + done, r->bytes - done, (off_t)(p->at + done));
         if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return err_set(e, E_IO, "%s: cannot write: %m", f->place.path);
+        if (put <= 0)
+            return err_set(e, E_IO, "pipeline.disk: %s: cannot write %s of frozen weights: %s", f->place.path,
+                           text_bytes(f->file_bytes, b), strerror(put ? errno : EIO));
         done += (size_t)put;
     }
     return 0;
