@@ -289,6 +289,8 @@ refused "without a folder: what a folder would do" 78 'it would fit with pipelin
     --run-dir none -o pipeline.max_memory="$limit"
 refused "one stage a rank" 78 'it would fit with pipeline.schedule = "breadth-first"' threads -c lm.conf \
     --run-dir none -o pipeline.schedule=1f1b $(tiers "$limit")
+refused "texts between steps" 78 'it would fit with generate.every_steps = 0' threads -c lm.conf \
+    --run-dir none -o generate.every_steps=2 $(tiers "$limit")
 write_conf packed.conf 's/"toy"  classes = 5  input = {10}/"resnet18"  classes = 5  input = {3, 8, 8}/
     s/labels = "onehot"  //; s/loss = "mse"  /freeze = {"layer*"}  /'
 limit=$(peak_of packed.conf)

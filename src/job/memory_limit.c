@@ -242,6 +242,14 @@ static void try_disk(const struct job *j, struct text *out)
         found(out, j->conf->pipeline.disk ? "pipeline.schedule = \"breadth-first\"" : "pipeline.disk = \"FOLDER\"", 0);
 }
 
+/* Texts between steps have all weights in memory once more. */
+static void try_texts(const struct job *j, struct text *out)
+{
+    struct job alone = *j;
+    alone.interim = NULL;
+    if (j->interim && variant_fits(&alone, *j->conf, j->mesh.size[AXIS_PP])) found(out, "generate.every_steps = 0", 0);
+}
+
 static void try_ranks(const struct job *j, struct text *out)
 {
     int n = j->mesh.size[AXIS_PP], more[] = {n + 1, n + 2, 2 * n, 4 * n}, before = n;
@@ -270,6 +278,7 @@ static void what_fits(const struct job *j, struct text *out)
     try_recompute(j, &fits);
     try_split(j, &fits);
     try_disk(j, &fits);
+    try_texts(j, &fits);
     try_ranks(j, &fits);
     text_add(out, "%s%s", fits.n ? "it would fit with " : "nothing that was tried fits", fits.n ? fits.s : "");
     text_free(&fits);
