@@ -325,11 +325,18 @@ struct sharing job_sharing(const struct job *j, const struct conf *c)
     return (struct sharing){(size_t)c->pipeline.bucket_kib * 1024, yes || pays, by_transport};
 }
 
+struct state_buffers job_buffers(const struct job *j)
+{
+    struct state_buffers b = optim_buffers(j->conf);
+    b.in_file = j->offloads;
+    return b;
+}
+
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e)
 {
     struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .mesh = j->mesh,
                                   .first_group = first_group, .rank_of = j->rank_of,
-                                  .buffers = optim_buffers(j->conf), .sharing = job_sharing(j, j->conf),
+                                  .buffers = job_buffers(j), .sharing = job_sharing(j, j->conf),
                                   .groups = (int)j->conf->train.gradient_groups, .in_file = j->in_file,
                                   .slots = TIER_SLOTS};
     return placement_make(&r, e);
@@ -559,15 +566,29 @@ static int plan_tiers(struct job *j, struct err *e)
     return bad ? -1 : 0;
 }
 
+/* With or without the optimizer's state in files. */
+static int plan_offload(struct job *j, int n_ranks, bool offloads, struct err *e)
+{
+    unplan(j);
+    j->offloads = offloads;
+    j->n_tiers = j->tier_flight = 0;
+    if (plan_all(j, n_ranks, e)) return -1;
+    return tiers_needed(j) && tiers_frozen(j) ? plan_tiers(j, e) : 0;
+}
+
 int job_plan_only(struct job *j, int n_ranks, struct err *e)
 {
+    const enum when offloads = j->conf->pipeline.offload_optimizer;
+    struct err why = {0};
     uint64_t need;
     free(j->free_bytes);
     j->free_bytes = NULL;
-    j->n_tiers = j->tier_flight = 0;
-    if (plan_all(j, n_ranks, e)) return -1;
-    if (tiers_needed(j)) return plan_tiers(j, e);
-    if (j->conf->pipeline.max_memory.n || j->be->stream || !limit_pool_short(j, false, &need)) return 0;
+    if (offloads == WHEN_YES && offload_check(j, e)) return -1;
+    if (plan_offload(j, n_ranks, offloads == WHEN_YES && !j->conf->run.evaluate, e)) return -1;
+    const bool more = offloads == WHEN_AUTO && !j->conf->run.evaluate && tiers_needed(j) && !offload_check(j, &why);
+    if (more && plan_offload(j, n_ranks, true, e)) return -1;
+    if (j->n_tiers || j->offloads || j->conf->pipeline.max_memory.n || j->be->stream ||
+        !limit_pool_short(j, false, &need)) return 0;
     return plan_recompute(j, n_ranks, e);
 }
 

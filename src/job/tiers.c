@@ -5,6 +5,7 @@
 #include <string.h>
 #include "job/memory_limit.h"
 #include "job/tiers.h"
+#include "optim/optim.h"
 #include "plan/part.h"
 
 bool tiers_needed(const struct job *j)
@@ -41,6 +42,27 @@ static uint64_t row_bytes(const struct job *j, const struct state_row *r)
 {
     const bool frozen = r->kind == STATE_WEIGHT && r->region == IN_PARAM && !r->trained;
     return frozen && j->graph->param[r->param].n_uses == 1 ? r->bytes : 0;
+}
+
+bool tiers_frozen(const struct job *j)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < j->pl->n_state; i++) bytes += row_bytes(j, &j->pl->state[i]);
+    return bytes;
+}
+
+int offload_check(const struct job *j, struct err *e)
+{
+    static const char key[] = "pipeline.offload_optimizer";
+    const struct conf *c = j->conf;
+    if (c->run.evaluate) return 0;
+    if (!c->pipeline.disk) return conf_error(c, key, e, "needs pipeline.disk, a folder for the optimizer's state");
+    if (j->be->stream) return conf_error(c, key, e, "is for CPUs, and this run computes on a GPU");
+    if (c->pipeline.replicas > 1)
+        return conf_error(c, key, e, "is for one replica; with several, pipeline.shard_optimizer shares out the state");
+    if (!optim_buffers(c).n)
+        return conf_error(c, key, e, "train.optimizer = \"%s\" keeps no state here", conf_word(c, "train.optimizer"));
+    return 0;
 }
 
 int tiers_stages(const struct job *j, const uint64_t *limit)

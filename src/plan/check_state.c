@@ -78,7 +78,10 @@ static bool row_wanted(const struct ties *c, const struct state_row *r, int rank
 static int places_check(const struct ties *c, int rank)
 {
     const struct placement *pl = c->p->pl;
-    const size_t region[] = {[IN_PARAM] = pl->param_bytes[rank], [IN_STATE] = pl->state_bytes[rank]};
+    const struct weight_slots *slots = &pl->slots[rank];
+    const struct state_file *file = &pl->state_file[rank];
+    const size_t region[] = {[IN_PARAM] = slots->n ? slots->at : pl->param_bytes[rank],
+                             [IN_STATE] = file->n ? file->at : pl->state_bytes[rank]};
     int bad = 0;
     for (int k = 0; k < STATE_REGIONS && !bad; k++) {
         struct lies x = {mem_alloc((size_t)(pl->n_state + 1) * sizeof *x.v), 0};
@@ -93,11 +96,55 @@ static int places_check(const struct ties *c, int rank)
                 x.v[x.n++] = (struct state_place){r->off[rank], r->off[rank] + r->bytes, r};
             else if (wants) bad = state_fail(c, r, rank, "is used, but nowhere");
         }
-        bad = bad || lies_check(c, rank, &x, k == IN_PARAM && pl->slots[rank].n ? pl->slots[rank].at : region[k]);
+        bad = bad || lies_check(c, rank, &x, region[k]);
         free(x.v);
     }
     return bad ? -1 : 0;
 }
+
+/* ---- optimizer state in a file ---- */
+
+/* The first buffer of a weight; NULL: it has none in the rank's file. */
+static const struct state_row *buffer_first(const struct placement *pl, int rank, int param)
+{
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (r->kind == STATE_OPTIMIZER && r->param == param && !r->buffer && r->home == HOME_FILE && r->owner == rank)
+            return r;
+    }
+    return NULL;
+}
+
+/* Rows fill the file in their order, and chunks do; each begins with a block. */
+static int file_check(const struct ties *c, int rank)
+{
+    const struct placement *pl = c->p->pl;
+    const struct state_file *f = &pl->state_file[rank];
+    uint64_t end = 0;
+    size_t buffers = 0;
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (r->kind != STATE_OPTIMIZER || r->owner != rank) continue;
+        if (r->home != pl->state[i - (r->buffer > 0)].home) return state_fail(c, r, rank, "lies apart from the other");
+        if (r->home != HOME_FILE) continue;
+        if (r->off[rank] != end || pl->mesh.size[AXIS_DP] > 1)
+            return state_fail(c, r, rank, "has the wrong place in its file");
+        end += r->bytes;
+        if (buffers < (size_t)r->buffer + 1) buffers = (size_t)r->buffer + 1;
+    }
+    bool bad = end != f->all || (end && f->n < 1) || f->at + (size_t)f->n * f->bytes > pl->state_bytes[rank];
+    end = 0;
+    for (int i = 0; i < f->n_chunks && !bad; end += f->chunk[i++].bytes) {
+        const struct state_chunk *k = &f->chunk[i];
+        const struct state_row *r = buffer_first(pl, rank, k->param);
+        bad = !r || k->at != end || k->bytes > f->bytes || k->from * sizeof(float) >= r->bytes ||
+              k->from % f->block || r->off[rank] + k->from * sizeof(float) * buffers != end;
+    }
+    if (!bad && end == f->all) return 0;
+    return err_set(c->e, E_INTERNAL, "illegal plan: rank %d: its optimizer state in a file has no right chunks", rank);
+}
+
+/* ---- weights in a file ---- */
 
 /* Weights of a stage that lie in a file: a weight of that stage alone, which nothing changes, within the stage's
  * slot. */
@@ -110,7 +157,7 @@ static int slot_check(const struct ties *c, int s)
     int bad = 0;
     for (int i = 0; i < pl->n_state && !bad; i++) {
         const struct state_row *r = &pl->state[i];
-        if (r->home != HOME_FILE) continue;
+        if (r->home != HOME_FILE || r->kind == STATE_OPTIMIZER) continue;
         const struct param *p = &c->p->sel->g->param[r->param];
         int here = 0;
         for (int u = 0; u < p->n_uses; u++) here += c->stage_of[c->p->sel->group_of[p->use_node[u]]] == s;
@@ -309,7 +356,8 @@ int check_state(const struct plan *p, const int *stage_of, struct err *e)
     c.got = c.sent + p->n_chan;
     bad = writers_check(&c);
     for (int rank = 0; rank < p->n_ranks && !bad; rank++)
-        bad = places_check(&c, rank) || grads_all_check(&c, rank) || fetches_check(&c, rank);
+        bad = places_check(&c, rank) || grads_all_check(&c, rank) || fetches_check(&c, rank) ||
+              file_check(&c, rank);
     bad = bad || slots_check(&c);
     if (!bad && p->req.mode == PLAN_TRAIN) bad = ties_check(&c);
     free(c.sent);

@@ -135,7 +135,7 @@ static void beside_place(struct placement *pl, int n_params)
         for (int rank = 0; rank < pl->mesh.size[AXIS_PP]; rank++) {
             struct mesh_coord c = {{[AXIS_PP] = rank, [AXIS_DP] = shard_first(r->shard)}};
             size_t *all = &pl->state_bytes[rank], *own = &end[mesh_rank(&pl->mesh, c)];
-            if (!row_lies(pl, r, rank)) continue;
+            if (!row_lies(pl, r, rank) || r->home == HOME_FILE) continue;
             r->off[rank] = take(r->kind == STATE_OPTIMIZER ? own : all, r->bytes);
             if (*own > *all) *all = *own;
         }
@@ -215,6 +215,8 @@ struct placement *placement_make(const struct placement_request *r, struct err *
         buckets_make(pl, s, rank);
     }
     beside_place(pl, s->g->n_params);
+    pl->state_file = arena_alloc(mem, (size_t)n_ranks * sizeof *pl->state_file);
+    if (r->buffers.in_file) offload_place(pl, r, s->g->n_params);
     return pl;
 }
 

@@ -28,6 +28,13 @@ struct sharing { size_t bucket; bool weights, by_transport; };
  * weights of more stages lie in a file; a row of actions says when a stage's weights come into its slot. */
 struct weight_slots { int n; size_t at, bytes; };          /* at: of the first slot; bytes: of each */
 
+/* Optimizer state of a rank that lies in a file, weight by weight, in blocks of `block` elements of a weight: each
+ * block has these elements of all its buffers. The update takes it in chunks of whole blocks, through n places in
+ * memory, `bytes` each, from `at` on in the rank's state. all: bytes of the file. A chunk: its bytes from `at` on in
+ * the file, which begin with element `from` of a parameter. */
+struct state_chunk { uint64_t at; size_t bytes; int param; size_t from; };
+struct state_file { int n; size_t at, bytes, block; uint64_t all; struct state_chunk *chunk; int n_chunks; };
+
 struct placement {
     struct arena *mem;
     struct mesh mesh;
@@ -53,6 +60,7 @@ struct placement {
      * the slot that they fill. */
     struct weight_slots *slots;                          /* of each rank */
     int *slot_of; size_t *slot_used;
+    struct state_file *state_file;                       /* of each rank; n 0: all its state lies in memory */
 };
 struct placement_request {
     const struct selection *sel;
@@ -85,6 +93,11 @@ static inline bool placement_updates(const struct state_row *r, struct mesh_coor
 struct share { size_t at, end; };
 struct share placement_share(const struct placement *pl, const size_t *cut, int dp, int n);
 int placement_halvings(const struct placement *pl);      /* until each has a share of its own */
+/* Elements of the block that begins with element `from` of n. */
+static inline size_t state_block(const struct state_file *f, size_t n, size_t from)
+{
+    return n - from < f->block ? n - from : f->block;
+}
 /* Offset of a use's gradient on a rank. */
 static inline size_t placement_use(const struct placement *pl, int rank, int param, int use)
 {

@@ -95,6 +95,22 @@ static double part_cost(const struct simulation *m, const struct act *a, int pha
     return sum / cost_speed(m->k, m->p->stage[a->stage].rank);
 }
 
+/* The update waits for its first chunk to come and its last one to go; between, it takes as long as the longer of both.
+ * Returns the time that it waits. What was asked for before comes first. */
+static double moves_wait(struct simulation *m, int rank, double update)
+{
+    const struct state_file *f = &m->p->pl->state_file[rank];
+    const double ns = m->k->disk_ns_per_byte, all = 2 * (double)f->all * ns, ends = 2 * (double)f->bytes * ns;
+    double busy = m->disk_free[rank] - m->now[rank];
+    if (!f->n) return 0;
+    if (busy < 0) busy = 0;
+    m->s->rank[rank].moved += 2 * f->all;
+    double wait = busy + (all > update + ends ? all - update : ends);
+    m->disk_free[rank] = m->now[rank] + update + wait;
+    m->s->rank[rank].part[ACC_FETCH] += wait;
+    return wait;
+}
+
 /* Adds the action's cost to the rank's account and returns it. */
 static double act_cost(struct simulation *m, const struct act *a)
 {
@@ -116,7 +132,7 @@ static double act_cost(struct simulation *m, const struct act *a)
     if (i->kind == KIND_OPTIMIZER)
         sum = m->k->optimizer_ns_per_byte * (double)m->p->pl->update_bytes[st->rank] / cost_speed(m->k, st->rank);
     part[i->part] += sum;
-    return sum;
+    return sum + (i->kind == KIND_OPTIMIZER ? moves_wait(m, st->rank, sum) : 0);
 }
 
 static double *link_of(const struct simulation *m, const struct channel *c)
@@ -226,8 +242,8 @@ static bool rank_advance(struct simulation *m, int rank)
             double t = ready_at(m, rank, a);
             if (t < 0) return moved;
             fetch_wait(m, rank, a, &t);
-            m->s->start[rank][m->at[rank]] = t;
-            m->now[rank] = t + act_cost(m, a);
+            m->s->start[rank][m->at[rank]] = m->now[rank] = t;
+            m->now[rank] += act_cost(m, a);
             fetch(m, rank, a);
         }
         m->s->end[rank][m->at[rank]] = m->now[rank];

@@ -180,6 +180,23 @@ static void files_table(const struct plan *p, const struct cost *k, const struct
     }
 }
 
+/* What of each rank's optimizer state lies in files, and what moving it costs. */
+static void moved_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
+{
+    char b[4][32];
+    for (int r = 0; r < p->n_ranks; r++) {
+        const struct state_file *f = &p->pl->state_file[r];
+        const double ns = k->disk_ns_per_byte * (double)s->rank[r].moved;
+        if (!s->rank[r].moved) continue;
+        text_add(out, "rank %d: the optimizer's state, %s, lies on disk; memory has %d parts of %s. A step reads and "
+                 "writes it in %s at %.2f GB/s", r, text_bytes(f->all, b[0]), f->n, text_bytes(f->bytes, b[1]),
+                 text_seconds(ns * 1e-9, b[2]), 1 / k->disk_ns_per_byte);
+        if (!p->pl->slots[r].n)
+            text_add(out, ", and waits %s of that", text_seconds(s->rank[r].part[ACC_FETCH] * 1e-9, b[3]));
+        text_add(out, "\n");
+    }
+}
+
 static void step_text(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
 {
     char b[2][32];
@@ -304,6 +321,7 @@ void plan_table(const struct plan *p, const struct cost *k, int columns, struct 
     fallbacks(p->sel, &t);
     if (s) time_table(p, s, &t);
     if (s) files_table(p, k, s, &t);
+    if (s) moved_table(p, k, s, &t);
     if (s) step_text(p, k, s, &t);
     head_text(p, k, &t);
     text_fold(t.s, columns, INDENT, out);
@@ -350,10 +368,12 @@ char *plan_json(const struct plan *p, const struct cost *k)
         if (s && stands) stage_times(row, &s->rank[rank]);
         if (p->pl->slots[rank].n)
             json_object_set_new(row, "disk_bytes", json_integer((json_int_t)p->pl->slot_used[i]));
-        if (s && stands && p->pl->slots[rank].n) {
-            json_object_set_new(row, account_name[ACC_FETCH], json_real(s->rank[rank].part[ACC_FETCH] * 1e-9));
+        if (s && stands && p->pl->slots[rank].n)
             json_object_set_new(row, "read_bytes", json_integer((json_int_t)s->rank[rank].fetched));
-        }
+        if (s && stands && (p->pl->slots[rank].n || p->pl->state_file[rank].n))
+            json_object_set_new(row, account_name[ACC_FETCH], json_real(s->rank[rank].part[ACC_FETCH] * 1e-9));
+        if (stands && p->pl->state_file[rank].n)
+            json_object_set_new(row, "optimizer_disk_bytes", json_integer((json_int_t)p->pl->state_file[rank].all));
         json_array_append_new(stages, row);
     }
     json_t *rows = json_array();

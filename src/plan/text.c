@@ -161,6 +161,10 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
                  p->slot_bytes[r], p->tmp_bytes[r], p->work_bytes[r]);
         if (p->load_bytes[r]) text_add(out, " loads %zu", p->load_bytes[r]);
         text_add(out, "\n");
+        const struct state_file *f = &p->pl->state_file[r];
+        if (f->n)
+            text_add(out, "optimizer of rank %d in a file: %llu bytes, %d chunks, %d places of %zu\n", r,
+                     (unsigned long long)f->all, f->n_chunks, f->n, f->bytes);
     }
 }
 
