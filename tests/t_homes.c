@@ -206,15 +206,15 @@ START_TEST(tables_speak_of_ranks)
     struct made same = made_make(rig_graph(rig_skip), &rig_plain, 2, NULL, rig_request("gpipe", 8, 2, BACKWARD_AUTO));
     struct cost *k = cost_estimate(m.s);
     struct text t = {0};
-    plan_table(m.p, k, 80, &t);
+    plan_table(m.p, k, NULL, 80, &t);
     ck_assert_msg(strstr(t.s, "stage rank  layers") && strstr(t.s, "\n    2    1  ") && strstr(t.s, "\n    3    0  ") &&
                   strstr(t.s, "\n rank     weights") && strstr(t.s, "of each rank:"), "%s", t.s);
     text_free(&t);
     t = (struct text){0};
-    plan_table(same.p, k, 80, &t);
+    plan_table(same.p, k, NULL, 80, &t);
     ck_assert_msg(!strstr(t.s, "rank  ") && strstr(t.s, "\nstage     weights"), "%s", t.s);
     text_free(&t);
-    char *json = plan_json(m.p, k);
+    char *json = plan_json(m.p, k, NULL);
     int n = 0;
     for (const char *at = json; (at = strstr(at, "\"peak_bytes\"")); at++) n++;
     ck_assert_int_eq(n, 2);

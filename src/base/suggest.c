@@ -42,6 +42,8 @@ static const struct { const char *other, *ours; } synonym[] = {
     {"test", "evaluate"}, {"dry_run", "check_config"}, {"validate", "check_config"},
     {"activation_checkpointing", "recompute"}, {"gradient_checkpointing", "recompute"}, {"checkpointing", "recompute"},
     {"remat", "recompute"}, {"partitioning", "partition"}, {"balance", "partition"}, {"max_mem", "max_memory"},
+    {"cpu_memory", "host_memory"}, {"cpu", "host_memory"}, {"offload_folder", "disk"}, {"offload_dir", "disk"},
+    {"device_map", "partition"},
     {"tb", "tensorboard"}, {"prefetch_factor", "prefetch"}, {"num_workers", "workers"},
     {"alpha", "beta2"}, {"rho", "beta2"}, {"model_ema", "ema"}, {"early_stopping", "patience"},
     {"r", "rank"}, {"lora_r", "rank"}, {"lora_alpha", "alpha"}, {"lora_dropout", "dropout"}, {"use_rslora", "rslora"},

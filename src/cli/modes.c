@@ -218,6 +218,17 @@ static void memory_find(const struct opts *o, struct job *j, struct memory *m)
     j->host = &m->host;
 }
 
+/* Adds a note if what a rank needs besides weights exceeds the limit that its device map observes. */
+static void map_text(const struct job *j, struct text *out)
+{
+    uint64_t need, limit;
+    char b[2][32];
+    const int rank = j->map && j->map->bytes ? limit_worst_rank(j, &need, &limit, NULL) : -1;
+    if (rank >= 0)
+        text_add(out, "note: a device map counts weights only: with all else rank %d needs %s,\n  more than its %s\n",
+                 rank, text_bytes(need, b[0]), text_bytes(limit, b[1]));
+}
+
 /* Adds a note if --plan is for another machine. */
 static void memory_text(const struct job *j, struct text *out)
 {
@@ -236,12 +247,13 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
     if (!p) return err_set(e, E_CONF, "%s: nothing to plan: no samples to evaluate", j->conf->file);
     if (o->mode == MODE_PRINT_SCHEDULE) plan_draw_text(p, j->cost, text_output_columns(), false, out);
     else if (o->mode == MODE_DRAW_SCHEDULE) return modes_draw(o, j->conf, p, j->cost, out, e);
-    else if (o->json) add_json(out, plan_json(p, j->cost));
+    else if (o->json) add_json(out, plan_json(p, j->cost, j->map));
     else {
-        plan_table(p, j->cost, text_output_columns(), out);
+        plan_table(p, j->cost, j->map, text_output_columns(), out);
         feeds_text(j, out);
         mirrors_text(j, out);
         interim_text(j, out);
+        map_text(j, out);
         memory_text(j, out);
         return freeze_savings_text(j, out, e);
     }
@@ -352,7 +364,7 @@ static int pictures_check(const struct job *j, struct err *e)
 
 /* All modes that need the network. Of those that plan, only --check-config opens data: it does everything that a run
  * does without creating files. Without data --evaluate and --predict have no batches, so the plans are those for
- * training. */
+ * training; with pipeline.host_memory, which training may not be able to use, of a full batch. */
 static int network_text(const struct opts *o, int n_ranks, const struct conf *given, struct ready *r, struct text *out,
                         struct err *e)
 {
@@ -360,7 +372,8 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
     struct conf *c = conf_copy(given);
     struct job j = {.conf = c, .supposes = !check};
     struct memory memory = {0};
-    c->run.evaluate = check && c->run.evaluate;
+    c->run.evaluate = c->run.evaluate && (check || (o->mode == MODE_PLAN && c->pipeline.host_memory.n));
+    if (!check && c->run.evaluate) j.count[DS_TEST] = (uint64_t)c->train.evaluate_batch_size;
     if (!check) c->run.predict = c->run.generate = NULL;
     setup_progress_now(r, "reading the network");
     int bad = (check && outputs_check(c, e)) || job_device(&j, e) || job_model(&j, e);

@@ -123,6 +123,7 @@ struct conf {
         enum recompute_mode recompute;
         struct conf_ints recompute_stages;
         struct conf_texts recompute_layers;
+        struct conf_ints host_memory;                   /* bytes for weights above max_memory: one size, of all ranks */
         enum count_bytes count_bytes;                   /* the bytes that partition policies by bytes count */
         struct conf_stage *stage; int n_stages;         /* manual: as written, in order */
     } pipeline;

@@ -291,6 +291,10 @@ static int pipeline_rules(struct conf *c, struct err *e)
                                                      "train.gradient_groups to a multiple of %lld, which changes "
                                                      "results", (long long)replicas,
                           (long long)c->train.gradient_groups, (long long)replicas);
+    if (c->pipeline.host_memory.n && !c->pipeline.max_memory.n)
+        return conf_error(c, "pipeline.host_memory", e, "needs pipeline.max_memory");
+    if (c->pipeline.host_memory.n > 1)
+        return conf_error(c, "pipeline.host_memory", e, "expected one size, for all ranks");
     if (conf_by_rows(c) && !c->pipeline.rows)
         return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");
     if (c->pipeline.rows && c->pipeline.in_flight)

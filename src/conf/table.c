@@ -390,6 +390,9 @@ const struct opt opt_table[] = {
     {"pipeline.count_bytes", OPT_ENUM, AT(pipeline.count_bytes), "training", .words = WORDS_COUNT_BYTES(WORD_TEXT),
      .text = "what balanced, balanced_low_0 and sequential divide: all memory of training, or only weights and "
              "statistics"},
+    {"pipeline.host_memory", OPT_SIZES, AT(pipeline.host_memory), NULL, 0, BIG,
+     .text = "for a device map: host memory for frozen weights above pipeline.max_memory, of all ranks of a replica "
+             "together; only --plan takes it"},
     {"checkpoint.every_steps", OPT_INT, AT(checkpoint.every_steps), "0", 0, BIG, .live = true,
      .text = "write a checkpoint every N steps and after the last; 0: not by steps"},
     {"checkpoint.every_seconds", OPT_REAL, AT(checkpoint.every_seconds), "0", 0, 1e9, .live = true,

@@ -34,6 +34,9 @@ static int thawed_plan(const struct job *j, struct conf *c, struct job *out, str
     c->lora.rank = 0;
     c->lora.init_from = NULL;
     c->model.load_in_8bit = WHEN_NO;
+    c->pipeline.host_memory.n = 0;
+    if (j->map) c->pipeline.no_split.n = 0;             /* modules of the map need not be in the graph */
+    c->pipeline.disk = NULL;
     *out = (struct job){.conf = c, .be = j->be, .dev = j->dev, .count = {j->count[0], j->count[1]},
                          .host = j->host};
     return job_model(out, e) || job_plan_only(out, j->mesh.size[AXIS_PP], e) ? -1 : 0;

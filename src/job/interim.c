@@ -18,7 +18,8 @@ static struct conf *interim_conf(const struct conf *from)
     c->pipeline.recompute = RECOMPUTE_NONE;
     c->pipeline.recompute_layers.n = 0;
     c->pipeline.recompute_stages.n = c->pipeline.max_memory.n = 0;
-    c->pipeline.speed.n = 0;
+    c->pipeline.host_memory.n = c->pipeline.speed.n = 0;
+    c->pipeline.disk = NULL;
     return c;
 }
 

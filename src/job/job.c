@@ -6,6 +6,7 @@
 #include "job/generation_sizes.h"
 #include "job/interim.h"
 #include "job/partition.h"
+#include "job/device_map.h"
 #include "job/memory_limit.h"
 #include "job/tiers.h"
 #include "optim/optim.h"
@@ -404,6 +405,7 @@ static void unplan(struct job *j)
     free(j->limit);
     free(j->recompute);
     text_free(&j->rows);
+    job_map_free(j->map);
     if (j->cost) cost_free(j->cost);
     if (j->sel) select_free(j->sel);
     j->n_merged = 0;
@@ -414,6 +416,7 @@ static void unplan(struct job *j)
     j->cost = NULL;
     j->sel = NULL;
     j->found = (struct part_found){0};
+    j->map = NULL;
 }
 
 static int plan_kinds(struct job *j, struct err *e)
@@ -533,7 +536,7 @@ static int reduce_check(const struct job *j, const struct conf *c, struct err *e
 int job_plan(struct job *j, int n_ranks, struct err *e)
 {
     bool bad = share_ranks(j, j->conf, &n_ranks, e) || reduce_check(j, j->conf, e) || job_plan_only(j, n_ranks, e);
-    return bad || interim_plan(j, e) || limit_check(j, e) ? -1 : 0;
+    return bad || job_map_count(j, e) || job_map_run_check(j, e) || interim_plan(j, e) || limit_check(j, e) ? -1 : 0;
 }
 
 int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e)

@@ -10,6 +10,7 @@
 #include "data/ds.h"
 #include "data/prompts.h"
 #include "plan/cost.h"
+#include "plan/device_map.h"
 #include "plan/part.h"
 #include "plan/plan.h"
 
@@ -54,6 +55,7 @@ struct job {
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples; -1: not needed */
     int max_batch;
     int output;                                            /* if job_wants: the tensor that evaluations return */
+    struct device_map *map;                                /* device_map.h; NULL: none was asked for */
     struct job *interim;                                   /* interim.h; NULL: no texts are generated between steps */
     const struct job *cut_as;                              /* the job whose cut it takes; NULL: its own */
 };

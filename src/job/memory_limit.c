@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "job/device_map.h"
 #include "job/interim.h"
 #include "job/memory_limit.h"
 #include "plan/part.h"
@@ -14,12 +15,12 @@ uint64_t limit_bytes(const struct job *j, int rank)
         uint64_t bytes = plan_rank_bytes(j->plan[i], rank);
         if (bytes > most) most = bytes;
     }
+    most -= device_map_spares(j->map, rank);
     const bool more = j->interim && rank < j->interim->mesh.size[AXIS_PP] && j->interim->n_plans;
     return most + (more ? limit_bytes(j->interim, rank) : 0);
 }
 
-/* The rank that exceeds its limit most; -1: all ranks fit; -2: error. */
-static int worst_rank(const struct job *j, uint64_t *need, uint64_t *limit, struct err *e)
+int limit_worst_rank(const struct job *j, uint64_t *need, uint64_t *limit, struct err *e)
 {
     uint64_t *all = mem_alloc((size_t)j->mesh.size[AXIS_PP] * sizeof *all), most = 0;
     int worst = part_limits(j->conf, NULL, j->mesh.size[AXIS_PP], all, e) ? -2 : -1;
@@ -131,7 +132,7 @@ static const struct fit_pool *pool_unfit(const struct job *j, uint64_t *need)
 uint64_t limit_missing(const struct job *j)
 {
     uint64_t need = 0, limit = 0;
-    if (worst_rank(j, &need, &limit, NULL) >= 0) return need - limit;
+    if (limit_worst_rank(j, &need, &limit, NULL) >= 0) return need - limit;
     const struct fit_pool *p = pool_unfit(j, &need);
     return p ? need - p->bytes : 0;
 }
@@ -139,7 +140,7 @@ uint64_t limit_missing(const struct job *j)
 bool limit_all(const struct job *j)
 {
     uint64_t need, limit;
-    return worst_rank(j, &need, &limit, NULL) == -1 && !pool_unfit(j, &need);
+    return limit_worst_rank(j, &need, &limit, NULL) == -1 && !pool_unfit(j, &need);
 }
 
 int limit_variant(const struct job *j, const struct conf *c, int n_ranks, struct job *out, struct err *e)
@@ -149,7 +150,7 @@ int limit_variant(const struct job *j, const struct conf *c, int n_ranks, struct
     out->first_only = true;
     out->rough = j->rough;
     out->host = j->host;
-    return job_plan_only(out, n_ranks, e) || interim_variant(j, out, e) ? -1 : 0;
+    return job_plan_only(out, n_ranks, e) || job_map_count(out, e) || interim_variant(j, out, e) ? -1 : 0;
 }
 
 void limit_variant_free(struct job *out)
@@ -278,7 +279,8 @@ int limit_pool_error(const struct job *j, int code, struct err *e)
 int limit_check(const struct job *j, struct err *e)
 {
     uint64_t need = 0, limit = 0;
-    int rank = worst_rank(j, &need, &limit, e);
+    int rank = limit_worst_rank(j, &need, &limit, e);
+    if (rank >= 0 && j->supposes && j->map && j->map->bytes) rank = -1;   /* --plan adds a note */
     if (rank == -1) return pool_unfit(j, &need) ? limit_pool_error(j, E_DEVICE, e) : 0;
     if (rank < 0) return -1;
     struct text way = {0};

@@ -18,6 +18,8 @@ struct fit_host {
 };
 
 uint64_t limit_bytes(const struct job *j, int rank);       /* bytes that the rank allocates: its largest plan */
+/* The rank that exceeds pipeline.max_memory most; -1: all ranks fit; -2: error. */
+int limit_worst_rank(const struct job *j, uint64_t *need, uint64_t *limit, struct err *e);
 /* Does a limit bind the planner: pipeline.max_memory, or a rank's share of its host? */
 bool limit_limited(const struct job *j);
 /* Bytes that each rank of a pipeline may use for its plan where ranks share pools: evenly, or as their plans need. */
@@ -28,7 +30,8 @@ const struct fit_pool *limit_pool_short(const struct job *j, bool soft, uint64_t
 /* Sets e to `code`: what a pool lacks and which changes would fit. Returns -1. */
 int limit_pool_error(const struct job *j, int code, struct err *e);
 /* 78 if a rank is above pipeline.max_memory. The message has the rank, the excess, and the changes that would fit, each
- * tried by planning. 69, with the same text, if its host has less. */
+ * tried by planning. 69, with the same text, if its host has less. Where only a device map is planned, a rank may be
+ * above its limit, which counts weights alone in the map. */
 int limit_check(const struct job *j, struct err *e);
 /* bytes by which the worst rank, or pool, exceeds its limit */
 uint64_t limit_missing(const struct job *j);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "job/partition.h"
+#include "job/device_map.h"
 #include "job/memory_limit.h"
 #include "job/tiers.h"
 #include "optim/optim.h"
@@ -206,7 +207,8 @@ static int stages_cut(struct job *j, struct err *e)
 {
     const struct part_kind *part = part_list[j->conf->pipeline.partition - 1];
     if (chunks_place(j, e)) return -1;
-    const bool tiers = j->n_tiers && !conf_given(j->conf, "pipeline.partition");
+    const enum partition_word word = j->conf->pipeline.partition;
+    const bool tiers = j->n_tiers && word != PART_manual && word != PART_uniform;
     if (part->by_rank && j->mesh.size[AXIS_PP] < j->n_stages && !j->rank_of) {
         j->n_merged = j->n_stages;
         j->n_stages = j->mesh.size[AXIS_PP];
@@ -223,6 +225,9 @@ static int stages_cut(struct job *j, struct err *e)
     if (tiers) return tiers_cut(j, e);
     bool both = j->conf->pipeline.partition == PART_auto && j->conf->pipeline.recompute == RECOMPUTE_AUTO &&
                 limit_limited(j);
+    bool mapped;
+    if (job_map_find(j, &mapped, e)) return -1;
+    if (mapped) { job_map_cut(j, j->first_group); return 0; }
     if (kind == PLAN_FULL && both && j->mesh.size[AXIS_PP] <= j->n_stages) return recut(j, part, e);
     struct plan_request r = job_request(j, kind);
     struct part_request q = cut_request(j, j->conf, &r);

@@ -11,7 +11,7 @@
 bool tiers_needed(const struct job *j)
 {
     uint64_t need;
-    if (!j->conf->pipeline.disk || j->be->stream) return false;
+    if (!j->conf->pipeline.disk || j->conf->pipeline.host_memory.n || j->be->stream) return false;
     if (!j->conf->pipeline.max_memory.n) return limit_pool_short(j, false, &need);
     uint64_t *limit = tiers_limits(j, NULL);
     const bool over = limit && !tiers_fit(j, limit);

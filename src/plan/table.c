@@ -29,16 +29,17 @@ static struct stage_row stage_row(const struct plan *p, int s)
     return r;
 }
 
-/* in_flight: the sum over all stages of the rank. */
-static struct rank_row rank_row(const struct plan *p, int rank)
+/* in_flight: the sum over all stages of the rank. Weights in other places are not in its memory, but slots are. */
+static struct rank_row rank_row(const struct plan *p, const struct device_map *map, int rank)
 {
     const struct stage_map *m = &p->pl->map;
-    struct rank_row r = {.weights = p->pl->param_bytes[rank] + p->pl->packed_bytes[rank],
+    const uint64_t spared = device_map_spares(map, rank);
+    struct rank_row r = {.weights = p->pl->param_bytes[rank] + p->pl->packed_bytes[rank] - spared,
                          .gradients = p->pl->grad_bytes[rank],
                          .optimizer = p->pl->state_bytes[rank],
                          .activations = p->slot_bytes[rank] + p->tmp_bytes[rank] + p->work_bytes[rank] +
                                         p->load_bytes[rank],
-                         .total = plan_rank_bytes(p, rank)};
+                         .total = plan_rank_bytes(p, rank) - spared};
     for (int i = 0; i < m->n_stages_of[rank]; i++) r.in_flight += p->stage[m->stages_of[rank][i]].in_flight;
     return r;
 }
@@ -263,18 +264,56 @@ static void layer_table(const struct plan *p, int columns, struct text *out)
     text_free(&name);
 }
 
-static void memory_table(const struct plan *p, struct text *out)
+static void memory_table(const struct plan *p, const struct device_map *map, struct text *out)
 {
     char b[5][32];
     text_add(out, "%5s %11s %11s %11s %11s %11s %10s\n", ranks_differ(p) ? "rank" : "stage", "weights",
              "gradients", "optimizer", "activations", "total", "in flight");
     for (int i = 0; i < p->n_ranks; i++) {
-        struct rank_row r = rank_row(p, i);
+        struct rank_row r = rank_row(p, map, i);
         text_add(out, "%5d %11s %11s %11s %11s %11s %10d\n", i, text_bytes(r.weights, b[0]),
                  text_bytes(r.gradients, b[1]), text_bytes(r.optimizer, b[2]), text_bytes(r.activations, b[3]),
                  text_bytes(r.total, b[4]), r.in_flight);
     }
     text_add(out, "\n");
+}
+
+/* Where each rank's weights lie. */
+static void places_table(const struct device_map *map, struct text *out)
+{
+    char b[4][32];
+    if (!map || !map->bytes) return;
+    text_add(out, "weights by place, and memory for those that pass through:\n%5s %11s %11s %11s %11s\n", "rank",
+             "own", "host", "disk", "slots");
+    for (int i = 0; i < map->n_ranks; i++)
+        text_add(out, "%5d %11s %11s %11s %11s\n", i, text_bytes(map->bytes[i][ON_RANK], b[0]),
+                 text_bytes(map->bytes[i][IN_HOST], b[1]), text_bytes(map->bytes[i][ON_DISK], b[2]),
+                 text_bytes(map->slots[i], b[3]));
+    text_add(out, "\n");
+}
+
+static json_t *device_map_json(const struct device_map *map)
+{
+    json_t *o = json_object();
+    for (int i = 0; i < map->m->n; i++) {
+        const int at = map->at[i];
+        if (at == AT_PARTS) continue;
+        json_object_set_new(o, map->m->module[i].name, at >= 0 ? json_integer(at) :
+                            json_string(at == AT_CPU ? "cpu" : "disk"));
+    }
+    return o;
+}
+
+static json_t *places_json(const struct device_map *map)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < map->n_ranks; i++)
+        json_array_append_new(list, json_pack("{s:i,s:I,s:I,s:I,s:I}", "rank", i, "rank_bytes",
+                                              (json_int_t)map->bytes[i][ON_RANK], "host_bytes",
+                                              (json_int_t)map->bytes[i][IN_HOST], "disk_bytes",
+                                              (json_int_t)map->bytes[i][ON_DISK], "slot_bytes",
+                                              (json_int_t)map->slots[i]));
+    return list;
 }
 
 /* Share of the head of a language model in the time of all kernels, and how many of its layers take as long; false: it
@@ -306,7 +345,8 @@ static void head_text(const struct plan *p, const struct cost *k, struct text *o
                  100 * share, layers);
 }
 
-void plan_table(const struct plan *p, const struct cost *k, int columns, struct text *out)
+void plan_table(const struct plan *p, const struct cost *k, const struct device_map *map, int columns,
+                struct text *out)
 {
     enum { INDENT = 4 };
     struct sim *s = plan_simulate(p, k, NULL);
@@ -316,7 +356,8 @@ void plan_table(const struct plan *p, const struct cost *k, int columns, struct 
     plan_batch_text(p, &t);
     text_add(&t, "\n\n");
     layer_table(p, columns, &t);
-    memory_table(p, &t);
+    memory_table(p, map, &t);
+    places_table(map, &t);
     recompute_table(p, &t);
     fallbacks(p->sel, &t);
     if (s) time_table(p, s, &t);
@@ -330,9 +371,9 @@ void plan_table(const struct plan *p, const struct cost *k, int columns, struct 
 }
 
 /* For a rank with several stages, its first stage's row has the rank's numbers. */
-static void rank_json(json_t *row, const struct plan *p, int rank)
+static void rank_json(json_t *row, const struct plan *p, const struct device_map *map, int rank)
 {
-    struct rank_row r = rank_row(p, rank);
+    struct rank_row r = rank_row(p, map, rank);
     json_t *more = json_pack("{s:I,s:I,s:I,s:I,s:I}", "weight_bytes", (json_int_t)r.weights, "gradient_bytes",
                              (json_int_t)r.gradients, "optimizer_bytes", (json_int_t)r.optimizer, "activation_bytes",
                              (json_int_t)r.activations, "peak_bytes", (json_int_t)r.total);
@@ -345,7 +386,7 @@ static void stage_times(json_t *row, const struct sim_stage *t)
     for (int i = 0; i <= ACC_TRANSFER; i++) json_object_set_new(row, account_name[i], json_real(t->part[i] * 1e-9));
 }
 
-char *plan_json(const struct plan *p, const struct cost *k)
+char *plan_json(const struct plan *p, const struct cost *k, const struct device_map *map)
 {
     struct sim *s = plan_simulate(p, k, NULL);
     char hash[33];
@@ -359,7 +400,7 @@ char *plan_json(const struct plan *p, const struct cost *k)
         bool stands = p->pl->map.stages_of[rank][0] == i;
         json_t *row = json_pack("{s:i,s:i,s:s,s:s,s:I,s:I}", "stage", i, "rank", rank, "first", first, "last", last,
                                 "params", (json_int_t)r.params, "multiply_adds", (json_int_t)(r.flops / 2));
-        if (stands) rank_json(row, p, rank);
+        if (stands) rank_json(row, p, map, rank);
         json_object_set_new(row, "in_flight", json_integer(p->stage[i].in_flight));
         json_t *recompute = json_array();
         const struct prog *run = &p->stage[i].prog[PROG_R];
@@ -399,6 +440,8 @@ char *plan_json(const struct plan *p, const struct cost *k)
     if (head_share(p, k, &name, &share, &layers)) json_object_set_new(all, "head_share", json_real(share));
     if (k->spread > 0) json_object_set_new(all, "profile_spread", json_real(k->spread));
     json_object_set_new(all, "bound_seconds", json_real(plan_bound(p, k) * 1e-9));
+    if (map) json_object_set_new(all, "device_map", device_map_json(map));
+    if (map && map->bytes) json_object_set_new(all, "places", places_json(map));
     char *text = json_dumps(all, JSON_INDENT(2));
     json_decref(all);
     sim_free(s);
