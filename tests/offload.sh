@@ -1,6 +1,6 @@
 #!/bin/sh
-# offload.sh: the optimizer's state lies on disk (pipeline.offload_optimizer). Weights and checkpoints have the bits of a
-# run with all state in memory: with each optimizer, on any number of threads and ranks, with averages, steps that are
+# offload.sh: the optimizer's state lies on disk (pipeline.offload_optimizer). Weights and checkpoints have the bits of
+# a run with all state in memory: with each optimizer, on any number of threads and ranks, with averages, steps that are
 # skipped or run twice, adapters whose base lies on disk, and resumed either way. auto does it where limits need it. A
 # disk that fails or is full ends the run in a line.
 set -eu

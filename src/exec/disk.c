@@ -16,13 +16,13 @@
 enum { MOVERS = 2, PART = 4 << 20 };                      /* PART: most bytes of one read or write */
 
 /* A file: as it was when the run began to read it. */
-struct source { int fd; char *path; struct stat st; };
+struct weight_file { int fd; char *path; struct stat st; };
 
 struct disk {
     struct out_place place;                               /* of the rank's own file, source 0 */
     struct out file;
     uint64_t file_bytes;
-    VEC(struct source) source;
+    VEC(struct weight_file) source;
     pthread_mutex_t lock;                                 /* for everything below, and transfers that run */
     pthread_cond_t changed;
     VEC(struct transfer *) queue;                         /* those with bytes that no thread took */
@@ -36,7 +36,7 @@ struct disk {
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 /* Has somebody written to the file? The rank's own file changes only through the rank. */
-static int source_check(const struct source *x, struct err *e)
+static int source_check(const struct weight_file *x, struct err *e)
 {
     struct stat now;
     const bool same = !fstat(x->fd, &now) && now.st_size == x->st.st_size &&
@@ -44,9 +44,9 @@ static int source_check(const struct source *x, struct err *e)
     return same ? 0 : err_set(e, E_DATA, "%s: it has changed since the run began to read it", x->path);
 }
 
-static int bytes_read(const struct disk *d, const struct piece *p, struct err *e)
+static int bytes_read(const struct disk *d, const struct file_piece *p, struct err *e)
 {
-    const struct source *x = &d->source.v[p->source];
+    const struct weight_file *x = &d->source.v[p->source];
     for (size_t done = 0; done < p->bytes;) {
         const uint64_t at = p->at + done;
         const ssize_t got = pread(x->fd, p->to + done, p->bytes - done, (off_t)at);
@@ -58,7 +58,7 @@ static int bytes_read(const struct disk *d, const struct piece *p, struct err *e
     return p->source == DISK_OWN ? 0 : source_check(x, e);
 }
 
-static int bytes_write(const struct disk *d, const struct piece *p, struct err *e)
+static int bytes_write(const struct disk *d, const struct file_piece *p, struct err *e)
 {
     for (size_t done = 0; done < p->bytes;) {
         const uint64_t at = p->at + done;
@@ -72,20 +72,20 @@ static int bytes_write(const struct disk *d, const struct piece *p, struct err *
 }
 
 /* Takes the next part of the oldest transfer in the queue; NULL: there is none. With the lock held. */
-static struct transfer *part_take(struct disk *d, struct piece *part)
+static struct transfer *part_take(struct disk *d, struct file_piece *part)
 {
     if (!d->queue.n) return NULL;
     struct transfer *x = d->queue.v[0];
-    const struct piece *p = &x->piece[x->next];
+    const struct file_piece *p = &x->piece[x->next];
     const size_t from = x->done, n = p->bytes - from < PART ? p->bytes - from : PART;
-    *part = (struct piece){p->source, p->at + from, n, p->to + from};
+    *part = (struct file_piece){p->source, p->at + from, n, p->to + from};
     x->done += n;
     if (x->done == p->bytes) x->next++, x->done = 0;
     if (x->next == x->n) memmove(d->queue.v, d->queue.v + 1, (size_t)--d->queue.n * sizeof *d->queue.v);
     return x;
 }
 
-static void part_work(struct disk *d, struct transfer *x, const struct piece *part)
+static void part_work(struct disk *d, struct transfer *x, const struct file_piece *part)
 {
     struct err e = {0};
     if (!d->busy++) d->began_ns = clock_ns();
@@ -102,7 +102,7 @@ static void part_work(struct disk *d, struct transfer *x, const struct piece *pa
 static void *mover_main(void *of)
 {
     struct disk *d = of;
-    struct piece part;
+    struct file_piece part;
     pthread_mutex_lock(&d->lock);
     while (!d->quits) {
         struct transfer *x = part_take(d, &part);
@@ -136,7 +136,7 @@ int disk_open(struct exec *s, struct err *e)
     d->file.fd = -1;
     pthread_mutex_init(&d->lock, NULL);
     clock_cond_init(&d->changed);
-    *vec_push(&d->source) = (struct source){.fd = -1};
+    *vec_push(&d->source) = (struct weight_file){.fd = -1};
     return movers_start(d, e);
 }
 
@@ -168,7 +168,7 @@ int disk_own(struct exec *s, struct err *e)
     text_add(&path, "%s/rank-%d", s->q.conf->pipeline.disk, all_rank(s));
     const int bad = out_place(path.s, &d->place, e) || out_begin(&d->file, &d->place, s->q.abort, e);
     text_free(&path);
-    d->source.v[DISK_OWN] = (struct source){.fd = d->file.fd, .path = d->place.path};
+    d->source.v[DISK_OWN] = (struct weight_file){.fd = d->file.fd, .path = d->place.path};
     return bad ? -1 : 0;
 }
 
@@ -190,7 +190,7 @@ int disk_source(struct exec *s, const char *path, struct err *e)
 {
     struct disk *d = s->disk;
     for (int i = 1; i < d->source.n; i++) if (!strcmp(d->source.v[i].path, path)) return i;
-    struct source x = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    struct weight_file x = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
     if (x.fd < 0 || fstat(x.fd, &x.st)) {
         if (x.fd >= 0) close(x.fd);
         return err_set(e, E_NOINPUT, "%s: %m", path);
@@ -200,8 +200,8 @@ int disk_source(struct exec *s, const char *path, struct err *e)
     return d->source.n - 1;
 }
 
-int disk_read(const struct exec *s, const struct piece *p, struct err *e) { return bytes_read(s->disk, p, e); }
-int disk_write(const struct exec *s, const struct piece *p, struct err *e) { return bytes_write(s->disk, p, e); }
+int disk_read(const struct exec *s, const struct file_piece *p, struct err *e) { return bytes_read(s->disk, p, e); }
+int disk_write(const struct exec *s, const struct file_piece *p, struct err *e) { return bytes_write(s->disk, p, e); }
 
 /* ---- transfers --------------------------------------------------------------------------------------------------- */
 

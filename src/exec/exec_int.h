@@ -78,7 +78,7 @@ struct exec {
     struct bound *bound; int n_bound;
     struct pending *pending; int n_pending, max_pending;
     /* threads that read and write files; weights, and optimizer state, that lie in one; NULL: none on this rank */
-    struct disk *disk; struct fetch *fetch; struct offload *offload;
+    struct disk *disk; struct fetcher *fetch; struct offload *offload;
     struct feed *feed[2];                                /* DS_TRAIN, DS_TEST */
     int value_at[2][MAX_INPUTS];                         /* of each graph input: its index among the feed's values */
     struct early early[EARLY]; int n_early;              /* oldest first */

@@ -5,7 +5,7 @@
 #include "exec/fetch.h"
 #include "plan/plan_int.h"
 
-struct fetch {
+struct fetcher {
     struct transfer *stage;                               /* of each stage of the plan */
     int *holds;                                           /* of each slot: the stage that is there, or comes; -1 */
 };
@@ -16,7 +16,7 @@ static int stage_of_row(const struct exec *s, const struct state_row *r)
 }
 
 /* Every row has a place in the rank's own file, until it is known to lie in another one. */
-static void stages_list(struct exec *s, struct fetch *f)
+static void stages_list(struct exec *s, struct fetcher *f)
 {
     const struct placement *pl = s->q.pl;
     f->stage = mem_alloc((size_t)pl->n_stages * sizeof *f->stage);
@@ -27,7 +27,7 @@ static void stages_list(struct exec *s, struct fetch *f)
         if (r->home != HOME_FILE || r->off[s->rank] == STATE_NOWHERE) continue;
         struct transfer *x = &f->stage[stage_of_row(s, r)];
         if (!x->piece) x->piece = mem_alloc((size_t)s->g->n_params * sizeof *x->piece);
-        x->piece[x->n++] = (struct piece){DISK_OWN, disk_take(s, r->bytes), r->bytes, state_at(s, r)};
+        x->piece[x->n++] = (struct file_piece){DISK_OWN, disk_take(s, r->bytes), r->bytes, state_at(s, r)};
         x->bytes += r->bytes;
     }
 }
@@ -43,7 +43,7 @@ int fetch_open(struct exec *s, struct err *e)
 
 void fetch_close(struct exec *s)
 {
-    struct fetch *f = s->fetch;
+    struct fetcher *f = s->fetch;
     if (!f) return;
     for (int i = 0; i < s->q.pl->n_stages; i++) free(f->stage[i].piece);
     free(f->stage); free(f->holds);
@@ -64,7 +64,7 @@ static int slot_wait(struct exec *s, int slot, struct err *e)
  * first. */
 static int stage_ask(struct exec *s, int stage, struct err *e)
 {
-    struct fetch *f = s->fetch;
+    struct fetcher *f = s->fetch;
     const int slot = s->q.pl->slot_of[stage];
     if (f->holds[slot] == stage) return 0;
     if (slot_wait(s, slot, e)) return -1;
@@ -92,9 +92,9 @@ int fetch_wait(struct exec *s, struct bound *b, const struct act *a, struct err 
 
 /* ---- rows, between steps ----------------------------------------------------------------------------------------- */
 
-static struct piece *piece_of(const struct exec *s, const struct state_row *r)
+static struct file_piece *piece_of(const struct exec *s, const struct state_row *r)
 {
-    struct piece *p = s->fetch->stage[stage_of_row(s, r)].piece;
+    struct file_piece *p = s->fetch->stage[stage_of_row(s, r)].piece;
     while (p->to != (char *)state_at(s, r)) p++;
     return p;
 }
@@ -116,9 +116,9 @@ int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e)
 int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e)
 {
     if (disk_own(s, e)) return -1;
-    struct piece *p = piece_of(s, r);
+    struct file_piece *p = piece_of(s, r);
     /* it gets a place in the rank's own file after all */
-    if (p->source != DISK_OWN) *p = (struct piece){DISK_OWN, disk_take(s, r->bytes), r->bytes, p->to};
+    if (p->source != DISK_OWN) *p = (struct file_piece){DISK_OWN, disk_take(s, r->bytes), r->bytes, p->to};
     return disk_write(s, p, e);
 }
 
@@ -131,9 +131,9 @@ int fetch_row_from(struct exec *s, const struct state_row *r, const struct exec_
     for (int i = 0; i < s->q.pl->slots[s->rank].n; i++) if (slot_wait(s, i, e)) return -1;
     const int source = disk_source(s, from->path, e);
     if (source < 0 || fetch_row_begin(s, r, e)) return -1;
-    struct piece *p = piece_of(s, r);
+    struct file_piece *p = piece_of(s, r);
     struct transfer *x = &s->fetch->stage[stage_of_row(s, r)];
     x->bytes -= p->bytes - from->bytes;
-    *p = (struct piece){source, from->at, from->bytes, p->to};
+    *p = (struct file_piece){source, from->at, from->bytes, p->to};
     return 1;
 }

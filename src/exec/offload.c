@@ -6,7 +6,7 @@
 #include "exec/meter.h"
 
 /* A place in memory, and what moves there now. */
-struct state_place_io { struct transfer io; struct piece piece; };
+struct state_place_io { struct transfer io; struct file_piece piece; };
 struct offload {
     const struct state_file *file;
     uint64_t at;                                          /* of the state in the rank's own file */
@@ -135,7 +135,7 @@ int offload_update(struct exec *s, struct err *e)
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-typedef int disk_fn(const struct exec *s, const struct piece *p, struct err *e);
+typedef int disk_fn(const struct exec *s, const struct file_piece *p, struct err *e);
 
 static int row_move(const struct exec *s, const struct state_row *r, char *stored, disk_fn *move, struct err *e)
 {
@@ -145,7 +145,7 @@ static int row_move(const struct exec *s, const struct state_row *r, char *store
     for (size_t from = 0, some; from < n; from += some) {
         some = state_block(o->file, n, from);
         const uint64_t at = weight + (o->buffers * from + k * some) * sizeof(float);
-        const struct piece p = {DISK_OWN, at, some * sizeof(float), stored + from * sizeof(float)};
+        const struct file_piece p = {DISK_OWN, at, some * sizeof(float), stored + from * sizeof(float)};
         if (move(s, &p, e)) return -1;
     }
     return 0;

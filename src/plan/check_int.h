@@ -7,6 +7,9 @@
  * each group. The rows must name only stages and channels that exist. 70. */
 int check_state(const struct plan *p, const int *stage_of, struct err *e);
 
+/* Checks that slot classes in the same memory of a rank are never needed at once. 70. */
+int check_memory(const struct plan *p, int rank, struct err *e);
+
 /* Checks the order of gradient sums: ascending within a block, blocks as a tree. The rows must name only what exists.
  * 70. */
 int check_sums(const struct plan *p, struct err *e);

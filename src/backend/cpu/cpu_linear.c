@@ -140,7 +140,7 @@ static struct be_kernel *linear_any_make(struct be *b, const struct be_kernel *l
 static int panels_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
-    const struct stored w = stored_param(b, base->node->param[0], c->param[0]);
+    const struct stored_weights w = stored_param(b, base->node->param[0], c->param[0]);
     for (int64_t r = 0; c->param[1] && r < k->rows; r++)
         memcpy((float *)c->out + r * k->out, c->param[1], (size_t)k->out * sizeof(float));
     return stored_forward(b, &w, k->rows, c->in[0], c->param[1] != NULL, c->out, c->work, e);
@@ -149,7 +149,7 @@ static int panels_forward_run(struct be *b, struct be_kernel *base, const struct
 static int panels_data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
-    const struct stored w = stored_param(b, base->node->param[0], c->param[0]);
+    const struct stored_weights w = stored_param(b, base->node->param[0], c->param[0]);
     return stored_back(b, &w, k->rows, c->gout, c->gin_acc & 1, c->gin[0], c->work, e);
 }
 

@@ -131,7 +131,7 @@ static int loss_back(struct be *b, const struct loss_kernel *k, const struct be_
 {
     const int64_t classes = k->t.classes, width = k->t.width;
     float *gx = (float *)c->gin[0] + from * width;
-    const struct stored w = stored_param(b, k->base.node->param[0], c->param[0]);
+    const struct stored_weights w = stored_param(b, k->base.node->param[0], c->param[0]);
     if (k->way == WAY_PANELS) return stored_back(b, &w, rows, c->work, c->gin_acc & 1, gx, panel_of(k, c), e);
     return matmul_run((struct matmul){rows, width, classes, {'N', c->work, classes}, {'N', c->param[0], width},
                                       c->gin_acc & 1}, gx, width, e);
@@ -152,7 +152,7 @@ static int logits(struct be *b, struct loss_kernel *k, const struct be_call *c, 
     for (int64_t r = 0; bias && r < rows; r++)
         memcpy(z + r * classes, c->param[1], (size_t)classes * sizeof *z);
     if (k->way == WAY_PANELS) {
-        const struct stored w = stored_param(b, k->base.node->param[0], c->param[0]);
+        const struct stored_weights w = stored_param(b, k->base.node->param[0], c->param[0]);
         return stored_forward(b, &w, rows, (const float *)c->in[0] + from * width, bias, z, panel_of(k, c), e);
     }
     return matmul_run((struct matmul){rows, classes, width, {'N', (const float *)c->in[0] + from * width, width},
