@@ -1,5 +1,5 @@
 /* Weights that lie in a file: a plan with slots for them, each mistake in it, and its time. A rank has 6 stages and 2
- * slots, all layers but the first are frozen. */
+ * slots, all layers but the first are frozen. Then the same for optimizer state. */
 #include <check.h>
 #include <math.h>
 #include <string.h>
@@ -173,6 +173,131 @@ START_TEST(time_is_that_of_programs_or_disk)
 }
 END_TEST
 
+/* ---- optimizer state ---------------------------------------------------------------------------------------------- */
+
+/* Three weights of 40000, 40 and 160000 elements or so, on one rank or two, with two buffers each. */
+static struct made offload_made(int ranks, bool whole)
+{
+    struct placement_request q = {.n_stages = ranks, .mesh = {{ranks}}};
+    q.buffers = rig_buffers(2);
+    q.buffers.in_file = true;
+    q.buffers.whole = whole;
+    struct graph *g = rig_graph("graph net\ninput input 4\nlabels labels class\n"
+                                "a = linear(input) features=10000 layer=Linear\n"
+                                "b = linear(a) features=4 layer=Linear\n"
+                                "c = linear(b) features=40000 layer=Linear\n"
+                                "d = linear(c) features=4 layer=Linear\n"
+                                "loss = mse(d, labels)\nloss loss\noutput d\n");
+    struct made m = made_cut(q, g, &rig_plain, rig_request("gpipe", 6, 2, BACKWARD_AUTO));
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    return m;
+}
+
+/* A rank's memory has a few parts of its state; the file has all of it. */
+START_TEST(state_lies_in_chunks)
+{
+    const bool whole = _i;
+    struct made m = offload_made(2, whole);
+    for (int rank = 0; rank < 2; rank++) {
+        const struct state_file *f = &m.pl->state_file[rank];
+        uint64_t all = 0, largest = 0;
+        for (int i = 0; i < m.pl->n_state; i++) {
+            const struct state_row *r = &m.pl->state[i];
+            if (r->kind != STATE_OPTIMIZER || r->owner != rank) continue;
+            all += r->bytes;
+            largest = 2 * r->bytes > largest ? 2 * r->bytes : largest;
+        }
+        ck_assert_uint_eq(f->all, all);
+        ck_assert_uint_eq(m.pl->state_bytes[rank], (size_t)f->n * f->bytes);
+        if (whole) ck_assert_uint_eq(f->bytes, largest);
+        else ck_assert_uint_le(f->bytes, (uint64_t)2 * sizeof(float) * f->block);
+        ck_assert_int_eq(f->n, f->n_chunks < 3 ? f->n_chunks : 3);
+    }
+    made_free(&m);
+}
+END_TEST
+
+/* Each number of the file's description, changed. */
+START_TEST(checker_wants_all_state_in_chunks)
+{
+    struct made m = offload_made(1, _i);
+    struct state_file *f = &m.pl->state_file[0];
+    for (int i = 0; i < f->n_chunks; i++) {
+        struct state_chunk *c = &f->chunk[i];
+        const struct state_chunk was = *c;
+        const struct state_chunk wrong[] = {
+            {was.at + 64, was.bytes, was.param, was.from}, {was.at, was.bytes + 64, was.param, was.from},
+            {was.at, was.bytes - 64, was.param, was.from}, {was.at, was.bytes, was.param + 1, was.from},
+            {was.at, was.bytes, was.param, was.from + 16},
+        };
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            *c = wrong[k];
+            sure(plan_check(m.p, NULL), "chunk %d passes with mistake %zu", i, k);
+        }
+        *c = was;
+    }
+    const struct state_file was = *f;
+    const struct state_file wrong[] = {
+        {0, was.at, was.bytes, was.block, was.all, was.chunk, was.n_chunks},
+        {was.n + 1, was.at, was.bytes, was.block, was.all, was.chunk, was.n_chunks},
+        {was.n, was.at + 64, was.bytes, was.block, was.all, was.chunk, was.n_chunks},
+        {was.n, was.at, was.bytes - 64, was.block, was.all, was.chunk, was.n_chunks},
+        {was.n, was.at, was.bytes, was.block, was.all + 64, was.chunk, was.n_chunks},
+        {was.n, was.at, was.bytes, was.block, was.all, was.chunk, was.n_chunks - 1},
+    };
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        *f = wrong[k];
+        sure(plan_check(m.p, NULL), "a file with mistake %zu passes", k);
+    }
+    *f = was;
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+START_TEST(checker_wants_rows_in_the_file)
+{
+    struct made m = offload_made(2, false);
+    for (int i = 0; i < m.pl->n_state; i++) {
+        struct state_row *r = &m.pl->state[i];
+        if (r->kind != STATE_OPTIMIZER) continue;
+        const size_t was = r->off[r->owner], wrong[] = {was + 64, was + r->bytes, STATE_NOWHERE};
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            r->off[r->owner] = wrong[k];
+            sure(plan_check(m.p, NULL), "%s at %zu passes", r->name, wrong[k]);
+        }
+        r->off[r->owner] = was;
+        r->home = HOME_DEVICE;
+        sure(plan_check(m.p, NULL), "%s in memory passes", r->name);
+        r->home = HOME_FILE;
+    }
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+/* An update takes as long as its computation, or as moving the state twice, and a little for the first and last part. */
+START_TEST(update_takes_the_longer_time)
+{
+    struct made m = offload_made(1, false);
+    const struct state_file *f = &m.pl->state_file[0];
+    struct cost *k = cost_estimate(m.s);
+    double wall[3];
+    for (int i = 0; i < 3; i++) {
+        k->disk_ns_per_byte = (double[]){0, 1e-3, 1e4}[i];
+        struct sim *s = plan_simulate(m.p, k, NULL);
+        ck_assert_uint_eq(s->rank[0].moved, 2 * f->all);
+        wall[i] = s->wall_ns;
+        sim_free(s);
+    }
+    const double ends = 2 * (double)f->bytes, all = 2 * (double)f->all;
+    ck_assert_double_eq_tol(wall[1] - wall[0], 1e-3 * ends, 1e-3);
+    ck_assert(wall[2] >= 1e4 * all && wall[2] <= 1e4 * all + wall[0]);
+    cost_free(k);
+    made_free(&m);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("fetch", 60);
@@ -182,5 +307,9 @@ int main(void)
     tcase_add_test(t, checker_wants_rows_in_their_slots);
     tcase_add_test(t, checker_follows_memory);
     tcase_add_test(t, time_is_that_of_programs_or_disk);
+    tcase_add_loop_test(t, state_lies_in_chunks, 0, 2);
+    tcase_add_loop_test(t, checker_wants_all_state_in_chunks, 0, 2);
+    tcase_add_test(t, checker_wants_rows_in_the_file);
+    tcase_add_test(t, update_takes_the_longer_time);
     return suite_run("fetch", CK_FORK, t);
 }

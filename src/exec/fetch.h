@@ -1,5 +1,5 @@
-/* State that lies in a file (HOME_FILE), by the threads of disk.h. fetch.c: weights that come into their slots while the
- * rank computes; offload.c: the optimizer's buffers. Used by the files of exec only, by the executor's thread where
+/* State that lies in a file (HOME_FILE), by the threads of disk.h. fetch.c: weights that come into their slots while
+ * the rank computes; offload.c: the optimizer's buffers. Used by the files of exec only, by the executor's thread where
  * nothing else is said. */
 #ifndef EXEC_FETCH_H
 #define EXEC_FETCH_H
