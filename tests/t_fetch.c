@@ -173,7 +173,7 @@ START_TEST(time_is_that_of_programs_or_disk)
 }
 END_TEST
 
-/* ---- optimizer state ---------------------------------------------------------------------------------------------- */
+/* ---- optimizer state -------------------------------------------------------------------------------------------- */
 
 /* Three weights of 40000, 40 and 160000 elements or so, on one rank or two, with two buffers each. */
 static struct made offload_made(int ranks, bool whole)
@@ -276,7 +276,8 @@ START_TEST(checker_wants_rows_in_the_file)
 }
 END_TEST
 
-/* An update takes as long as its computation, or as moving the state twice, and a little for the first and last part. */
+/* An update takes as long as its computation, or as moving the state twice, and some time more for both ends:
+ * the first part comes alone, and the last one goes alone. */
 START_TEST(update_takes_the_longer_time)
 {
     struct made m = offload_made(1, false);
