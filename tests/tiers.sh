@@ -109,6 +109,51 @@ for m in llama gpt2; do
 done
 equal "nothing stays in the folder" "$(find disk -type f | wc -l)" 0
 
+# ---- random networks under limits ------------------------------------------------------------------------------------
+# Decoders of random sizes, adapters or evaluation, with random limits and as little address space: each run fits, or is
+# refused before it begins. What a rank holds is what the plan says.
+space_of() { (ulimit -v "$1"; "$mpstaged" --transport local -c small.conf --run-dir small --overwrite) >/dev/null 2>&1; }
+config llama
+cp lm.conf small.conf
+least=65536 enough=8388608                                 # KiB of a run that needs nearly nothing
+while [ $((enough - least)) -gt 4096 ]; do
+    middle=$(((least + enough) / 2))
+    if space_of $middle; then enough=$middle; else least=$middle; fi
+done
+ran=0 refused=0 killed='' wrong='' n=0
+awk -v n="$(cases 8 200)" 'function draw(a, b) { return a + int(rand() * (b - a + 1)) }
+    BEGIN { srand(7); while (n--) print draw(1, 6), draw(2, 10), draw(160, 4000), draw(8, 64), draw(1, 6), draw(1, 8),
+        draw(0, 1) ? "llama" : "gpt2", draw(0, 2) ? "none" : "all", draw(45, 110) }' >"$aside/networks"
+while read -r heads layers vocab points batch rank m recompute percent; do
+    n=$((n + 1))
+    config none
+    cat >random.conf <<END
+model    { network = "$m"  hidden_size = $((64 * heads))  intermediate_size = $((128 * heads))
+           num_hidden_layers = $layers  num_attention_heads = $heads  vocab_size = $vocab
+           max_position_embeddings = 64  input = {$points} }
+END
+    sed "/^model/d; s/batch_size = 4/batch_size = $batch/; s/rank = 2/rank = $rank/; s/steps = 6/steps = 2/
+        s/profile_spread/recompute = \"$recompute\"  profile_spread/" lm.conf >>random.conf
+    mv random.conf lm.conf
+    all=$(peak)
+    limit=$((all / 100 * percent))
+    rm -rf random
+    code=0
+    (ulimit -v $((enough + limit / 1024 + limit / 20480 + 24576))
+        exec "$mpstaged" --transport local -c lm.conf --run-dir random $(tiers $limit)) >"$aside/out" 2>"$aside/err" ||
+        code=$?
+    case $code in
+        0) ran=$((ran + 1)) ;;
+        78) refused=$((refused + 1)); [ ! -e random ] || wrong="$wrong $n:late"; continue ;;
+        *) killed="$killed $n:$code"; cp lm.conf "$aside/killed.conf"; note <"$aside/err"; continue ;;
+    esac
+    sed -n 's/.*"event":"account".*/&/p' random/metrics.jsonl | grep -o '"bytes":[0-9]*' | cut -d: -f2 | tr '\n' ' ' |
+        awk '{ d = $2 - $1; if (d < 0) d = -d; exit !($1 > 0 && (d <= $1 / 20 || d < 4194304)) }' || wrong="$wrong $n"
+done <"$aside/networks"
+equal "of $n random networks under limits $ran ran and $refused were refused; killed:$killed; wrong bytes:$wrong" \
+    "$killed$wrong-" "-"
+check "most of them ran" [ "$ran" -gt "$refused" ]
+
 # ---- a disk with faults ----------------------------------------------------------------------------------------------
 # From the readers' N-th read of model.safetensors on (FAULT_AT): it is cut off, gets another byte, fails, or is slow.
 cat >"$aside/fault.c" <<'END'
