@@ -190,8 +190,7 @@ int exec_free_memory(struct exec *s, size_t *bytes, struct err *e)
 int exec_bind(struct exec *s, struct err *e)
 {
     const struct exec_request *r = &s->q;
-    if (regions_open(s, e) || fetch_open(s, e)) return -1;
-    if (exec_weights_list(s, e) || offload_open(s, e)) return -1;
+    if (regions_open(s, e) || exec_weights_list(s, e) || offload_open(s, e) || fetch_open(s, e)) return -1;
     int max_micro = 1;
     uint64_t before = resident_peak();
     for (int i = 0; i < r->n_plans; i++) {
