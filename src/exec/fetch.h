@@ -19,7 +19,8 @@ int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e);
 int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e);
 int fetch_row_from(struct exec *s, const struct state_row *r, const struct exec_source *from, struct err *e);
 
-/* After exec_weights_list. Makes the file, with zeros, and reserves its space: 73, 74. Does nothing on a rank without such state. */
+/* After exec_weights_list. Makes the file, with zeros, and reserves its space: 73, 74. Does nothing on a rank without
+ * such state. */
 int offload_open(struct exec *s, struct err *e);
 void offload_close(struct exec *s);
 /* Updates all weights, part by part, while other parts of the state come and go. */
