@@ -6,8 +6,9 @@
 #include "plan/plan_int.h"
 
 struct fetcher {
-    struct transfer *stage;                               /* of each stage of the plan */
-    int *holds;                                           /* of each slot: the stage that is there, or comes; -1 */
+    struct transfer *stage, *grads;                       /* of each stage of the plan: weights; gradients of them */
+    /* of each slot: the stage that is there, or comes; the one whose gradients came or went last; -1 */
+    int *holds, *moved;
 };
 
 static int stage_of_row(const struct exec *s, const struct state_row *r)
@@ -15,20 +16,31 @@ static int stage_of_row(const struct exec *s, const struct state_row *r)
     return s->q.pl->use_stage[s->q.pl->use_first[r->param]];
 }
 
+static void piece_add(struct exec *s, struct transfer *x, struct file_piece p)
+{
+    if (!x->piece) x->piece = mem_alloc((size_t)s->g->n_params * sizeof *x->piece);
+    x->piece[x->n++] = p;
+    x->bytes += p.bytes;
+}
+
 /* Every row has a place in the rank's own file, until it is known to lie in another one. */
 static void stages_list(struct exec *s, struct fetcher *f)
 {
     const struct placement *pl = s->q.pl;
     f->stage = mem_alloc((size_t)pl->n_stages * sizeof *f->stage);
+    f->grads = mem_alloc((size_t)pl->n_stages * sizeof *f->grads);
     f->holds = mem_alloc((size_t)pl->slots[s->rank].n * sizeof *f->holds);
-    for (int i = 0; i < pl->slots[s->rank].n; i++) f->holds[i] = -1;
+    f->moved = mem_alloc((size_t)pl->slots[s->rank].n * sizeof *f->moved);
+    for (int i = 0; i < pl->slots[s->rank].n; i++) f->holds[i] = f->moved[i] = -1;
     for (int i = 0; i < s->g->n_params; i++) {
         const struct state_row *r = &pl->state[i];
         if (r->home != HOME_FILE || r->off[s->rank] == STATE_NOWHERE) continue;
-        struct transfer *x = &f->stage[stage_of_row(s, r)];
-        if (!x->piece) x->piece = mem_alloc((size_t)s->g->n_params * sizeof *x->piece);
-        x->piece[x->n++] = (struct file_piece){DISK_OWN, disk_take(s, r->bytes), r->bytes, state_at(s, r)};
-        x->bytes += r->bytes;
+        const int stage = stage_of_row(s, r);
+        const uint64_t at = r->trained ? offload_weight_at(s, i) : disk_take(s, r->bytes);
+        piece_add(s, &f->stage[stage], (struct file_piece){DISK_OWN, at, r->bytes, state_at(s, r)});
+        if (!r->trained) continue;
+        char *to = (char *)use_at(s, i, 0);
+        piece_add(s, &f->grads[stage], (struct file_piece){DISK_OWN, offload_grad_at(s, i), r->bytes, to});
     }
 }
 
@@ -45,8 +57,8 @@ void fetch_close(struct exec *s)
 {
     struct fetcher *f = s->fetch;
     if (!f) return;
-    for (int i = 0; i < s->q.pl->n_stages; i++) free(f->stage[i].piece);
-    free(f->stage); free(f->holds);
+    for (int i = 0; i < s->q.pl->n_stages; i++) { free(f->stage[i].piece); free(f->grads[i].piece); }
+    free(f->stage); free(f->grads); free(f->holds); free(f->moved);
     free(f);
     s->fetch = NULL;
 }
@@ -73,12 +85,43 @@ static int stage_ask(struct exec *s, int stage, struct err *e)
     return 0;
 }
 
-int exec_fetch(struct exec *s, struct bound *b, const struct act *a, struct err *e)
+/* Until the slot's gradients have come, or gone to the file. */
+static int grads_wait(struct exec *s, int slot, struct err *e)
 {
-    return stage_ask(s, a->stage, e);
+    const int stage = s->fetch->moved[slot];
+    return stage < 0 ? 0 : disk_wait(s, &s->fetch->grads[stage], e);
 }
 
-int exec_evict(struct exec *s, struct bound *b, const struct act *a, struct err *e) { return 0; }
+static int grads_ask(struct exec *s, int stage, bool writes, struct err *e)
+{
+    struct fetcher *f = s->fetch;
+    const int slot = s->q.pl->slot_of[stage];
+    if (grads_wait(s, slot, e)) return -1;
+    f->moved[slot] = stage;
+    f->grads[stage].writes = writes;
+    disk_ask(s, &f->grads[stage]);
+    return 0;
+}
+
+int exec_fetch(struct exec *s, struct bound *b, const struct act *a, struct err *e)
+{
+    return stage_ask(s, a->stage, e) || (a->flags & ACT_GRADS && grads_ask(s, a->stage, false, e)) ? -1 : 0;
+}
+
+int exec_evict(struct exec *s, struct bound *b, const struct act *a, struct err *e)
+{
+    return a->flags & ACT_GRADS ? grads_ask(s, a->stage, true, e) : 0;
+}
+
+int fetch_rest(struct exec *s, struct err *e)
+{
+    struct fetcher *f = s->fetch;
+    for (int i = 0; f && i < s->q.pl->slots[s->rank].n; i++) {
+        if (slot_wait(s, i, e) || grads_wait(s, i, e)) return -1;
+        if (f->holds[i] >= 0 && f->grads[f->holds[i]].n) f->holds[i] = -1;
+    }
+    return 0;
+}
 
 int fetch_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
@@ -87,7 +130,7 @@ int fetch_wait(struct exec *s, struct bound *b, const struct act *a, struct err 
     if (slot < 0 || !prog_fetches(pl, s->rank, act_prog(b->p, a))) return 0;
     if (s->fetch->holds[slot] != a->stage)
         return err_set(e, E_INTERNAL, "stage %d runs without its weights", a->stage);
-    return slot_wait(s, slot, e);
+    return slot_wait(s, slot, e) || grads_wait(s, slot, e) ? -1 : 0;
 }
 
 /* ---- rows, between steps ----------------------------------------------------------------------------------------- */
@@ -127,7 +170,7 @@ int fetch_row_from(struct exec *s, const struct state_row *r, const struct exec_
 {
     const bool same = !r->turned && r->stored.type == from->type && r->stored.layout == LAYOUT_PLAIN &&
                       r->stored.scale == SCALE_NONE && format_bytes(&r->stored, &r->shape) == from->bytes;
-    if (!same) return 0;
+    if (!same || r->trained) return 0;
     for (int i = 0; i < s->q.pl->slots[s->rank].n; i++) if (slot_wait(s, i, e)) return -1;
     const int source = disk_source(s, from->path, e);
     if (source < 0 || fetch_row_begin(s, r, e)) return -1;

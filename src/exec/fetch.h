@@ -12,7 +12,9 @@ void fetch_close(struct exec *s);
 act_fn exec_fetch, exec_evict;                            /* LW, EW */
 /* Before a program: waits until the weights that it reads are in their slot. 65: the file ends early; 74. */
 int fetch_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e);
-/* Between steps, for a parameter's row. read: the row's values come into its place. begin: the caller may overwrite its
+/* Before an update: until all weights and gradients have come and gone. What it changes will be read again. */
+int fetch_rest(struct exec *s, struct err *e);
+/* Between steps, for a frozen parameter's row. read: the row's values come into its place. begin: the caller may overwrite its
  * place; write: these values become the row's, in the rank's own file (73, 74). from: exec_state_from. */
 int fetch_row_read(struct exec *s, const struct state_row *r, struct err *e);
 int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e);
@@ -25,8 +27,13 @@ int offload_open(struct exec *s, struct err *e);
 void offload_close(struct exec *s);
 /* Updates all weights, part by part, while other parts of the state come and go. */
 int offload_update(struct exec *s, struct err *e);
-/* A buffer's row, all of its bytes as they are stored, on any thread while no step updates it. */
+/* A buffer's row, or a trained weight's: all of its bytes as they are stored, on any thread while no step updates it.
+ * Before a weight is set, fetch_row_begin. */
 int offload_get(const struct exec *s, const struct state_row *r, void *stored, struct err *e);
 int offload_set(const struct exec *s, const struct state_row *r, const void *stored, struct err *e);
+/* Where a trained weight and its gradient lie in the rank's own file. */
+uint64_t offload_weight_at(const struct exec *s, int param);
+uint64_t offload_grad_at(const struct exec *s, int param);
+int offload_grad(const struct exec *s, const struct state_row *r, void *stored, struct err *e);   /* as offload_get */
 
 #endif

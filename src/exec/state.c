@@ -41,24 +41,28 @@ static int file_get(struct exec *s, const struct state_row *r, void *plain, cons
     return bad;
 }
 
-/* A row of the optimizer's buffers in a file: its stored bytes pass through memory of their own. */
-static int offloaded_get(struct exec *s, const struct state_row *r, void *plain, struct err *e)
+/* A row in a file that updates change, or (grad) its gradient: its stored bytes pass through memory of their own. */
+static int offloaded_get(struct exec *s, const struct state_row *r, bool grad, void *plain, struct err *e)
 {
     void *stored = mem_alloc(r->bytes);
-    const int bad = offload_get(s, r, stored, e) || file_get(s, r, plain, stored, e);
+    const int bad = (grad ? offload_grad : offload_get)(s, r, stored, e) || file_get(s, r, plain, stored, e);
     free(stored);
     return bad ? -1 : 0;
 }
 
 static int offloaded_set(struct exec *s, const struct state_row *r, const void *values, struct err *e)
 {
+    if (r->kind == STATE_WEIGHT && fetch_row_begin(s, r, e)) return -1;
     void *stored = mem_alloc(r->bytes);
     const int bad = s->ops->param_import(s->be, r->param, stored, values, e) || offload_set(s, r, stored, e);
     free(stored);
     return bad ? -1 : 0;
 }
 
-static bool is_offloaded(const struct state_row *r) { return r->home == HOME_FILE && r->kind == STATE_OPTIMIZER; }
+static bool is_offloaded(const struct state_row *r)
+{
+    return r->home == HOME_FILE && (r->kind == STATE_OPTIMIZER || r->trained);
+}
 
 static int values_set(struct exec *s, const struct state_row *r, const void *values, struct err *e)
 {
@@ -115,7 +119,7 @@ void *exec_state_values(struct exec *s, int row)
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[row];
-    if (is_offloaded(r)) return offloaded_get(s, r, plain, e);
+    if (is_offloaded(r)) return offloaded_get(s, r, false, plain, e);
     if (r->home == HOME_FILE && fetch_row_read(s, r, e)) return -1;
     return file_get(s, r, plain, state_at(s, r), e);
 }
@@ -240,6 +244,7 @@ int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[param];
     if (!updates(s, param)) return err_set(e, E_INTERNAL, "%s has no gradient here", r->name);
+    if (is_offloaded(r)) return offloaded_get(s, r, true, plain, e);
     return file_get(s, r, plain, use_at(s, param, 0), e);
 }
 
@@ -328,6 +333,7 @@ bool exec_norms_it(const struct exec *s, int param)
 int exec_norm(struct exec *s, int param, struct err *e)
 {
     if (!exec_norms_it(s, param)) return 0;
+    /* call.c makes norms of gradients that go to a file before they go */
     return s->ops->sumsq(s->be, use_at(s, param, 0), s->q.pl->state[param].bytes / sizeof(float), &s->norm_at[param],
                          e);
 }

@@ -242,7 +242,7 @@ struct sharing job_sharing(const struct job *j, const struct conf *c)
 struct state_buffers job_buffers(const struct job *j)
 {
     struct state_buffers b = optim_buffers(j->conf);
-    b.in_file = j->offloads;
+    b.in_file = j->offloads >= OFFLOADS_STATE;
     return b;
 }
 
@@ -252,7 +252,8 @@ struct placement *job_place(const struct job *j, const int *first_group, struct 
                                   .first_group = first_group, .rank_of = j->rank_of,
                                   .buffers = job_buffers(j), .sharing = job_sharing(j, j->conf),
                                   .groups = (int)j->conf->train.gradient_groups, .in_file = j->in_file,
-                                  .slots = TIER_SLOTS};
+                                  .slots = TIER_SLOTS,
+                                  .trained_in_file = j->offloads == OFFLOADS_WEIGHTS};
     return placement_make(&r, e);
 }
 
@@ -473,7 +474,7 @@ static int plan_tiers(struct job *j, struct err *e)
 {
     uint64_t *limit = tiers_limits(j, e);
     int bad = !limit || plan_in_files(j, j->mesh.size[AXIS_PP], limit, e);
-    if (!bad && tiers_choose(j, limit)) {
+    if (!bad && j->offloads < OFFLOADS_WEIGHTS && tiers_choose(j, limit)) {
         plans_free(j);
         j->pl = job_place(j, j->first_group, e);
         bad = !j->pl || plan_kinds(j, e);
@@ -482,8 +483,7 @@ static int plan_tiers(struct job *j, struct err *e)
     return bad ? -1 : 0;
 }
 
-/* With or without the optimizer's state in files. */
-static int plan_offload(struct job *j, int n_ranks, bool offloads, struct err *e)
+static int plan_offload(struct job *j, int n_ranks, enum offloads offloads, struct err *e)
 {
     unplan(j);
     j->offloads = offloads;
@@ -494,15 +494,12 @@ static int plan_offload(struct job *j, int n_ranks, bool offloads, struct err *e
 
 int job_plan_only(struct job *j, int n_ranks, struct err *e)
 {
-    const enum when offloads = j->conf->pipeline.offload_optimizer;
-    struct err why = {0};
     uint64_t need;
+    enum offloads most, k;
     free(j->free_bytes);
     j->free_bytes = NULL;
-    if (offloads == WHEN_YES && offload_check(j, e)) return -1;
-    if (plan_offload(j, n_ranks, offloads == WHEN_YES && !j->conf->run.evaluate, e)) return -1;
-    const bool more = offloads == WHEN_AUTO && !j->conf->run.evaluate && tiers_needed(j) && !offload_check(j, &why);
-    if (more && plan_offload(j, n_ranks, true, e)) return -1;
+    if (offload_range(j, &k, &most, e) || plan_offload(j, n_ranks, k, e)) return -1;
+    while (k < most && tiers_needed(j)) if (plan_offload(j, n_ranks, ++k, e)) return -1;
     if (j->n_tiers || j->offloads || j->conf->pipeline.max_memory.n || j->be->stream ||
         !limit_pool_short(j, false, &need)) return 0;
     return plan_recompute(j, n_ranks, e);

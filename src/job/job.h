@@ -43,7 +43,7 @@ struct job {
     /* Weights of these stages lie in files (tiers.h); NULL: all lie in memory. n_tiers: stages that such a plan has;
      * tier_flight: micro-batches that its ranks keep, if the configuration does not say; 0: all. */
     bool *in_file; int n_tiers, tier_flight;
-    bool offloads;                                         /* the optimizer's state lies in a file */
+    enum offloads { OFFLOADS_NOTHING, OFFLOADS_STATE, OFFLOADS_WEIGHTS } offloads;   /* what is trained, in files */
     struct placement *pl;
     /* DS_TRAIN, DS_TEST; NULL if not opened or not configured */
     struct ds *data[2];

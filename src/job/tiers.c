@@ -37,11 +37,12 @@ uint64_t *tiers_limits(const struct job *j, struct err *e)
     return limit;
 }
 
-/* May the weight lie in a file? Its bytes, otherwise 0. */
+/* May the weight lie in a file? Its bytes there, with those of its gradient; otherwise 0. */
 static uint64_t row_bytes(const struct job *j, const struct state_row *r)
 {
-    const bool frozen = r->kind == STATE_WEIGHT && r->region == IN_PARAM && !r->trained;
-    return frozen && j->graph->param[r->param].n_uses == 1 ? r->bytes : 0;
+    const bool may = r->kind == STATE_WEIGHT && r->region == IN_PARAM && j->graph->param[r->param].n_uses == 1;
+    if (!may || (r->trained && j->offloads < OFFLOADS_WEIGHTS)) return 0;
+    return r->trained ? 2 * r->bytes : r->bytes;
 }
 
 bool tiers_frozen(const struct job *j)
@@ -51,17 +52,29 @@ bool tiers_frozen(const struct job *j)
     return bytes;
 }
 
-int offload_check(const struct job *j, struct err *e)
+static int offload_check(const struct job *j, struct err *e)
 {
     static const char key[] = "pipeline.offload_optimizer";
     const struct conf *c = j->conf;
-    if (c->run.evaluate) return 0;
     if (!c->pipeline.disk) return conf_error(c, key, e, "needs pipeline.disk, a folder for the optimizer's state");
     if (j->be->stream) return conf_error(c, key, e, "is for CPUs, and this run computes on a GPU");
     if (c->pipeline.replicas > 1)
         return conf_error(c, key, e, "is for one replica; with several, pipeline.shard_optimizer shares out the state");
     if (!optim_buffers(c).n)
         return conf_error(c, key, e, "train.optimizer = \"%s\" keeps no state here", conf_word(c, "train.optimizer"));
+    return 0;
+}
+
+int offload_range(const struct job *j, enum offloads *least, enum offloads *most, struct err *e)
+{
+    const struct conf *c = j->conf;
+    const enum when wants = c->pipeline.offload_optimizer;
+    struct err why = {0};
+    *least = *most = OFFLOADS_NOTHING;
+    if (c->run.evaluate || wants == WHEN_NO) return 0;
+    if (offload_check(j, wants == WHEN_YES ? e : &why)) return wants == WHEN_YES ? -1 : 0;
+    if (wants == WHEN_YES) *least = OFFLOADS_STATE;
+    *most = c->train.gradient_groups > 1 || c->train.ema > 0 ? OFFLOADS_STATE : OFFLOADS_WEIGHTS;
     return 0;
 }
 

@@ -7,9 +7,9 @@
 enum { TIER_SLOTS = 2 };                                  /* one is read while the other is used */
 /* Is pipeline.disk set, and does the plan exceed the memory of a rank or of its host? */
 bool tiers_needed(const struct job *j);
-bool tiers_frozen(const struct job *j);                    /* are there frozen weights that may lie in files? */
-/* 78 if the optimizer's state may not lie in files. */
-int offload_check(const struct job *j, struct err *e);
+bool tiers_frozen(const struct job *j);                    /* are there weights that may lie in files?  */
+/* What of that which is trained must lie in files, and may. 78 if it must, but may not. */
+int offload_range(const struct job *j, enum offloads *least, enum offloads *most, struct err *e);
 /* Bytes of each rank of a pipeline. free(); NULL: 78. */
 uint64_t *tiers_limits(const struct job *j, struct err *e);
 bool tiers_fit(const struct job *j, const uint64_t *limit);   /* does each rank's largest plan? */

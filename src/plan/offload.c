@@ -49,7 +49,9 @@ static void rank_offload(struct placement *pl, const struct placement_request *q
     }
     f->n = f->n_chunks < PLACES ? f->n_chunks : PLACES;
     f->at = pl->state_bytes[rank];
-    pl->state_bytes[rank] += (size_t)f->n * f->bytes;
+    for (int i = 0; i < pl->map.n_stages_of[rank]; i++) f->beside += pl->slot_grads[pl->map.stages_of[rank][i]];
+    f->place = f->bytes + (f->beside ? 2 * f->bytes / buffers : 0);
+    pl->state_bytes[rank] += (size_t)f->n * f->place;
 }
 
 void offload_place(struct placement *pl, const struct placement_request *q, int n_params)

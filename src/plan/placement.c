@@ -46,11 +46,18 @@ static bool row_lies(const struct placement *pl, const struct state_row *r, int 
 
 /* ---- weights in a file ------------------------------------------------------------------------------------------- */
 
+static bool trained_may(const struct placement_request *q, const struct state_row *r)
+{
+    const struct param *p = &q->sel->g->param[r->param];
+    return q->trained_in_file && p->n_uses == 1 && !q->sel->group[q->sel->group_of[p->use_node[0]]].packed_bytes;
+}
+
 /* The stage whose slot holds the row; -1: it stays in memory. A weight that several stages use stays there, too. */
 static int stage_in_file(const struct placement *pl, const struct placement_request *q, const struct state_row *r)
 {
     const int first = pl->use_first[r->param], stage = pl->use_stage[first];
-    if (!q->in_file || !q->in_file[stage] || r->kind != STATE_WEIGHT || r->trained) return -1;
+    if (!q->in_file || !q->in_file[stage] || r->kind != STATE_WEIGHT) return -1;
+    if (r->trained && !trained_may(q, r)) return -1;
     for (int k = first; k < pl->use_first[r->param + 1]; k++) if (pl->use_stage[k] != stage) return -1;
     return stage;
 }
@@ -61,6 +68,7 @@ static void slots_number(struct placement *pl, const struct placement_request *q
     pl->slots = arena_alloc(pl->mem, (size_t)pl->map.n_ranks * sizeof *pl->slots);
     pl->slot_of = arena_alloc(pl->mem, (size_t)pl->n_stages * sizeof *pl->slot_of);
     pl->slot_used = arena_alloc(pl->mem, (size_t)pl->n_stages * sizeof *pl->slot_used);
+    pl->slot_grads = arena_alloc(pl->mem, (size_t)pl->n_stages * sizeof *pl->slot_grads);
     for (int s = 0; s < pl->n_stages; s++) pl->slot_of[s] = -1;
     for (int rank = 0; rank < pl->map.n_ranks; rank++) {
         int n = 0;
@@ -95,6 +103,30 @@ static void slots_place(struct placement *pl, const struct placement_request *q,
         if (r->home == HOME_FILE) r->off[rank] += pl->slots[rank].at + (size_t)pl->slot_of[s] * pl->slots[rank].bytes;
     }
     for (int s = 0; s < pl->n_stages; s++) if (!pl->slot_used[s]) pl->slot_of[s] = -1;
+}
+
+/* Behind all other gradients of a rank. */
+static void grad_slots_place(struct placement *pl, int n_params)
+{
+    for (int i = 0; i < n_params; i++) {
+        const struct state_row *r = &pl->state[i];
+        const int k = pl->use_first[i], s = pl->use_stage[k], rank = pl->map.rank_of[s];
+        struct weight_slots *of = &pl->slots[rank];
+        if (r->home != HOME_FILE || !r->trained) continue;
+        pl->use_off[rank][k] = take(&pl->slot_grads[s], r->bytes);
+        if (pl->slot_grads[s] > of->grad_bytes) of->grad_bytes = pl->slot_grads[s];
+    }
+    for (int rank = 0; rank < pl->map.n_ranks; rank++) {
+        struct weight_slots *of = &pl->slots[rank];
+        of->grad_at = pl->level_bytes[rank];
+        pl->level_bytes[rank] += (size_t)of->n * of->grad_bytes;
+    }
+    for (int i = 0; i < n_params; i++) {
+        const struct state_row *r = &pl->state[i];
+        const int k = pl->use_first[i], s = pl->use_stage[k], rank = pl->map.rank_of[s];
+        if (r->home == HOME_FILE && r->trained)
+            pl->use_off[rank][k] += pl->slots[rank].grad_at + (size_t)pl->slot_of[s] * pl->slots[rank].grad_bytes;
+    }
 }
 
 static int packed_check(const struct placement *pl, const struct selection *s, struct err *e)
@@ -147,6 +179,7 @@ static void beside_place(struct placement *pl, int n_params)
  * uses. */
 static void grads_place(struct placement *pl, const struct state_row *r, bool owned)
 {
+    if (r->home == HOME_FILE) return;
     for (int k = pl->use_first[r->param]; r->trained && k < pl->use_first[r->param + 1]; k++)
         for (int rank = 0; rank < pl->mesh.size[AXIS_PP]; rank++)
             if (owned ? rank == r->owner : rank != r->owner && rank == pl->map.rank_of[pl->use_stage[k]])
@@ -209,10 +242,13 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], true);
     for (int rank = 0; rank < n_ranks; rank++) pl->sum_bytes[rank] = pl->level_bytes[rank];
     for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], false);
+    grad_slots_place(pl, s->g->n_params);
     pl->bucket = arena_alloc(mem, (size_t)n_ranks * sizeof *pl->bucket);
     for (int rank = 0; rank < n_ranks; rank++) {
         pl->grad_bytes[rank] = (size_t)pl->n_levels * pl->level_bytes[rank];
         buckets_make(pl, s, rank);
+        for (int i = 0; i < pl->map.n_stages_of[rank]; i++)
+            pl->update_bytes[rank] += pl->slot_grads[pl->map.stages_of[rank][i]];
     }
     beside_place(pl, s->g->n_params);
     pl->state_file = arena_alloc(mem, (size_t)n_ranks * sizeof *pl->state_file);

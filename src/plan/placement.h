@@ -24,16 +24,21 @@ struct buckets { struct bucket *v; int n; };
  * adds gradients, in its own order, instead of the plan. */
 struct sharing { size_t bucket; bool weights, by_transport; };
 
-/* Slots of weights on a rank: memory for the frozen weights of n stages at a time, at the end of its parameters. The
- * weights of more stages lie in a file; a row of actions says when a stage's weights come into its slot. */
-struct weight_slots { int n; size_t at, bytes; };          /* at: of the first slot; bytes: of each */
+/* Slots of weights on a rank: memory for the weights of n stages at a time, at the end of its parameters. The weights
+ * of more stages lie in a file; a row of actions says when a stage's weights come into its slot. Trained ones have
+ * slots for their gradients, too, at the end of the rank's gradients. at: of the first slot; bytes: of each. */
+struct weight_slots { int n; size_t at, bytes, grad_at, grad_bytes; };
 
 /* Optimizer state of a rank that lies in a file, weight by weight, in blocks of `block` elements of a weight: each
  * block has these elements of all its buffers. The update takes it in chunks of whole blocks, through n places in
- * memory, `bytes` each, from `at` on in the rank's state. all: bytes of the file. A chunk: its bytes from `at` on in
- * the file, which begin with element `from` of a parameter. */
+ * memory, `place` bytes each, from `at` on in the rank's state. all: bytes of the file; bytes: of the largest chunk.
+ * A chunk: its bytes from `at` on in the file, which begin with element `from` of a parameter. beside: bytes of trained
+ * weights that lie in files; the update takes them and their gradients, too, behind their state in its place. */
 struct state_chunk { uint64_t at; size_t bytes; int param; size_t from; };
-struct state_file { int n; size_t at, bytes, block; uint64_t all; struct state_chunk *chunk; int n_chunks; };
+struct state_file {
+    int n; size_t at, bytes, place, block; uint64_t all, beside;
+    struct state_chunk *chunk; int n_chunks;
+};
 
 struct placement {
     struct arena *mem;
@@ -57,9 +62,9 @@ struct placement {
     size_t *update_bytes;                                /* of each rank: gradients from which it updates */
     size_t *packed_off;                                  /* of each group, in its rank's packed region */
     /* slot_of: of each stage, the slot of its weights that lie in a file; -1: they lie in memory. slot_used: bytes of
-     * the slot that they fill. */
+     * the slot that they fill; slot_grads: the same of gradients. */
     struct weight_slots *slots;                          /* of each rank */
-    int *slot_of; size_t *slot_used;
+    int *slot_of; size_t *slot_used, *slot_grads;
     struct state_file *state_file;                       /* of each rank; n 0: all its state lies in memory */
 };
 struct placement_request {
@@ -72,8 +77,10 @@ struct placement_request {
     int groups;                                          /* of the plans (plan_request); 0: 1 */
     struct sharing sharing;
     /* of each stage: its frozen weights lie in a file; NULL: none. Each rank has this many slots for them, or one for
-     * each such stage if these are fewer. */
-    const bool *in_file; int slots;
+     * each such stage if these are fewer. trained_in_file: its trained weights, too, and their gradients, unless a
+     * weight has several uses, or a copy that a kernel packed. Only with buffers.in_file, one group and one replica,
+     * without averages. */
+    const bool *in_file; int slots; bool trained_in_file;
 };
 /* 78 where a kernel keeps a packed copy of weights that are to lie in a file. */
 struct placement *placement_make(const struct placement_request *r, struct err *e);

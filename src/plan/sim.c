@@ -100,11 +100,12 @@ static double part_cost(const struct simulation *m, const struct act *a, int pha
 static double moves_wait(struct simulation *m, int rank, double update)
 {
     const struct state_file *f = &m->p->pl->state_file[rank];
-    const double ns = m->k->disk_ns_per_byte, all = 2 * (double)f->all * ns, ends = 2 * (double)f->bytes * ns;
+    const uint64_t moved = 2 * f->all + 3 * f->beside;      /* weights come and go, gradients come */
+    const double ns = m->k->disk_ns_per_byte, all = (double)moved * ns, ends = 2 * (double)f->place * ns;
     double busy = m->disk_free[rank] - m->now[rank];
     if (!f->n) return 0;
     if (busy < 0) busy = 0;
-    m->s->rank[rank].moved += 2 * f->all;
+    m->s->rank[rank].moved += moved;
     double wait = busy + (all > update + ends ? all - update : ends);
     m->disk_free[rank] = m->now[rank] + update + wait;
     m->s->rank[rank].part[ACC_FETCH] += wait;
@@ -191,13 +192,17 @@ static bool channel_feeds(const struct plan *p, const struct channel *c, const s
 /* Weights that the row brings before it gave up any are there already: the row before has brought them. */
 static void fetch(struct simulation *m, int rank, const struct act *a)
 {
-    if (act_info[a->op].kind == KIND_EVICT) m->evicted[rank] = true;
-    if (act_info[a->op].kind != KIND_FETCH || !m->evicted[rank]) return;
+    const struct placement *pl = m->p->pl;
+    const bool evicts = act_info[a->op].kind == KIND_EVICT, fetches = act_info[a->op].kind == KIND_FETCH;
+    if (evicts) m->evicted[rank] = true;
+    if ((!evicts && !fetches) || !m->evicted[rank]) return;
+    const size_t grads = a->flags & ACT_GRADS ? pl->slot_grads[a->stage] : 0;
+    const size_t bytes = grads + (fetches ? pl->slot_used[a->stage] : 0);
     double *free = &m->disk_free[rank];
     if (*free < m->now[rank]) *free = m->now[rank];
-    *free += m->k->disk_ns_per_byte * (double)m->p->pl->slot_used[a->stage];
-    m->fetched[a->stage] = *free;
-    m->s->rank[rank].fetched += m->p->pl->slot_used[a->stage];
+    *free += m->k->disk_ns_per_byte * (double)bytes;
+    if (fetches) m->fetched[a->stage] = *free;
+    m->s->rank[rank].fetched += bytes;
 }
 
 /* Waits for the weights that the action reads. */
