@@ -1,8 +1,9 @@
 #!/bin/sh
 # offload.sh: the optimizer's state lies on disk (pipeline.offload_optimizer). Weights and checkpoints have the bits of
 # a run with all state in memory: with each optimizer, on any number of threads and ranks, with averages, steps that are
-# skipped or run twice, adapters whose base lies on disk, and resumed either way. auto does it where limits need it. A
-# disk that fails or is full ends the run in a line.
+# skipped or run twice, adapters whose base lies on disk, and resumed either way. auto does it where limits need it, and
+# where they still do, trained weights and gradients lie on disk, too. A disk that fails or is full ends the run in a
+# line.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 . "$here/npy_lib.sh"
@@ -14,7 +15,8 @@ run      { name = "lm" }
 model    { network = "llama"  hidden_size = 128  intermediate_size = 256  num_hidden_layers = 4
            num_attention_heads = 2  vocab_size = 96  max_position_embeddings = 8
            input = {8} }
-data     { source = "tokens"  token_type = "u8"  train_tokens = {"$aside/tokens.bin"}  shuffle = no }
+data     { source = "tokens"  token_type = "u8"  train_tokens = {"$aside/tokens.bin"}
+           test_tokens = {"$aside/tokens.bin"}  shuffle = no }
 train    { batch_size = 4  split_size = 1  steps = 6  optimizer = "adamw"  learning_rate = 0.01  evaluate = no }
 pipeline { profile_spread = 1e9 }
 END
@@ -94,10 +96,61 @@ refused "unless that is forbidden" 78 "needs" threads -c lm.conf --run-dir none 
     -o pipeline.offload_optimizer=no
 # shellcheck disable=SC2086
 trains auto threads -c lm.conf $disk=$less
+
 equal "a run with that limit has the same weights" "$hash" "$want"
 check "and the bytes of its plan" grep -q '^memory .*+0.0 %' "$aside/out" "$aside/err"
 
+# ---- trained weights and gradients, too ------------------------------------------------------------------------------
+# far RANKS BYTES OPTIONS...: as same, within a limit below what weights and gradients take
+far() {
+    far_text=$1 far_ranks=$2 far_bytes=$3; shift 3
+    rm -rf same
+    # shellcheck disable=SC2086
+    job "$far_ranks" -c lm.conf --run-dir same $disk="$far_bytes" "$@"
+    [ "$code" -eq 0 ] || why
+    equal "within $far_bytes bytes, $far_text: the same weights" "$(hash_of same 2>/dev/null || echo "status $code")" \
+        "$want"
+}
+least=3200000 less=5000000
 cp -r auto/model "$aside/base"
+trains saved threads -c lm.conf -o checkpoint.every_steps=2
+for k in sgd lamb rmsprop adamw; do
+    set -- -o train.optimizer=$k
+    case $k in sgd | rmsprop) set -- "$@" -o train.momentum=0.9 ;; esac
+    trains "plain-$k" threads -c lm.conf "$@"
+    want=$hash
+    far $k threads $least "$@"
+    far "$k, fewer visits" threads $less "$@"
+done
+check "and the bytes of its plan" grep -q '^memory .*+0.0 %' "$aside/out" "$aside/err"
+far "checkpoints" threads $least -o checkpoint.every_steps=2
+equal "the same checkpoints" "$(sums same)" "$(sums saved)"
+far "three threads" threads $less -o run.threads=3
+far "steps that run twice" threads $less -o run.verify_every=2
+far "recomputed" threads $less -o pipeline.recompute=all
+far "all micro-batches at a time" threads $less -o pipeline.in_flight=4
+far "two at a time" threads $less -o pipeline.in_flight=2
+far "two ranks" 2 $least -o pipeline.ranks=2
+far "evaluations between steps" threads $less -o train.evaluate=yes -o train.evaluate_every=2 -o checkpoint.every_steps=1
+rm -rf to from
+# shellcheck disable=SC2086
+job threads -c lm.conf --run-dir to --steps 3 -o checkpoint.every_steps=3 $disk=$least
+job threads -c lm.conf --run-dir to --resume -o checkpoint.every_steps=3
+equal "resumed in memory" "$(hash_of to | tail -n 1)" "$want"
+job threads -c lm.conf --run-dir from --steps 3 -o checkpoint.every_steps=3
+# shellcheck disable=SC2086
+job threads -c lm.conf --run-dir from --resume -o checkpoint.every_steps=3 $disk=$least
+equal "resumed from disk" "$(hash_of from | tail -n 1)" "$want"
+trains from-base threads -c lm.conf --init-from "$aside/base"
+want=$hash
+far "weights of a folder" threads $less --init-from "$aside/base"
+check "whose file is as it was" cmp -s auto/model/model.safetensors "$aside/base/model.safetensors"
+trains frozen threads -c lm.conf -o train.freeze='model.layers.0,model.layers.2'
+want=$hash
+far "some frozen" threads $less -o train.freeze='model.layers.0,model.layers.2'
+trains clipped threads -c lm.conf -o train.clip_norm=0.5
+want=$hash
+far "clipped" threads $less -o train.clip_norm=0.5
 sed "s|network = \"llama\".*|folder = \"$aside/base\"|; /num_attention_heads/d
      s|^pipeline |lora { rank = 2 }\npipeline |" lm.conf >lora.conf
 mv lora.conf lm.conf

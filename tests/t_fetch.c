@@ -1,5 +1,5 @@
 /* Weights that lie in a file: a plan with slots for them, each mistake in it, and its time. A rank has 6 stages and 2
- * slots, all layers but the first are frozen. Then the same for optimizer state. */
+ * slots, all layers but the first are frozen. Then the same for optimizer state, and for trained weights. */
 #include <check.h>
 #include <math.h>
 #include <string.h>
@@ -237,14 +237,14 @@ START_TEST(checker_wants_all_state_in_chunks)
         *c = was;
     }
     const struct state_file was = *f;
-    const struct state_file wrong[] = {
-        {0, was.at, was.bytes, was.block, was.all, was.chunk, was.n_chunks},
-        {was.n + 1, was.at, was.bytes, was.block, was.all, was.chunk, was.n_chunks},
-        {was.n, was.at + 64, was.bytes, was.block, was.all, was.chunk, was.n_chunks},
-        {was.n, was.at, was.bytes - 64, was.block, was.all, was.chunk, was.n_chunks},
-        {was.n, was.at, was.bytes, was.block, was.all + 64, was.chunk, was.n_chunks},
-        {was.n, was.at, was.bytes, was.block, was.all, was.chunk, was.n_chunks - 1},
-    };
+    struct state_file wrong[6];
+    for (int k = 0; k < 6; k++) wrong[k] = was;
+    wrong[0].n = 0;
+    wrong[1].n++;
+    wrong[2].at += 64;
+    wrong[3].bytes -= 64;
+    wrong[4].all += 64;
+    wrong[5].n_chunks--;
     for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
         *f = wrong[k];
         sure(plan_check(m.p, NULL), "a file with mistake %zu passes", k);
@@ -299,6 +299,83 @@ START_TEST(update_takes_the_longer_time)
 }
 END_TEST
 
+/* ---- trained weights --------------------------------------------------------------------------------------------- */
+
+/* Of 6 stages, all in files; _i: micro-batches that are kept, of 3. */
+static struct made trained_made(int in_flight)
+{
+    static const int on[STAGES];
+    static const bool in_file[STAGES] = {true, true, true, true, true, true};
+    struct placement_request q = {.n_stages = STAGES, .mesh = {{1}}, .rank_of = on, .in_file = in_file, .slots = 2,
+                                  .trained_in_file = true, .buffers = rig_buffers(2)};
+    struct plan_request r = rig_request("breadth-first", 6, 2, BACKWARD_AUTO);
+    r.in_flight = in_flight;
+    q.buffers.in_file = true;
+    struct made m = made_cut(q, rig_chain(LAYERS), &rig_plain, r);
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    return m;
+}
+
+/* Each backward visit leaves its gradients in the file, and each one but the first takes them from there. After the
+ * update both slots get the weights that the next step begins with. */
+START_TEST(gradients_come_and_go)
+{
+    const int kept = _i;
+    struct made m = trained_made(kept);
+    const int visits = (3 + kept - 1) / kept, n = m.p->row_n[0];
+    int takes[STAGES] = {0}, leaves[STAGES] = {0}, update = 0;
+    ck_assert_uint_eq(m.pl->state_file[0].beside, 6 * m.pl->state[0].bytes + 6 * m.pl->state[1].bytes);
+    for (int i = 0; i < n; i++) {
+        const struct act *a = &m.p->row[0][i];
+        takes[a->stage] += a->op == ACT_LW && a->flags & ACT_GRADS;
+        leaves[a->stage] += a->op == ACT_EW && a->flags & ACT_GRADS;
+        if (a->op == ACT_O) update = i;
+    }
+    for (int s = 0; s < STAGES; s++) {
+        ck_assert_int_eq(leaves[s], visits);
+        ck_assert_int_eq(takes[s], visits - 1);
+    }
+    ck_assert_int_eq(n, update + 3);
+    ck_assert(m.p->row[0][n - 1].op == ACT_LW && m.p->row[0][n - 2].op == ACT_LW);
+    made_free(&m);
+}
+END_TEST
+
+START_TEST(checker_follows_gradients)
+{
+    struct made m = trained_made(_i);
+    struct act *row = m.p->row[0];
+    const int n = m.p->row_n[0];
+    for (int i = 0; i < n; i++) {
+        if ((row[i].op != ACT_LW || i > n - 3) && row[i].op != ACT_EW) continue;
+        row[i].flags ^= ACT_GRADS;
+        sure(plan_check(m.p, NULL), "action %d with and without gradients passes", i);
+        row[i].flags ^= ACT_GRADS;
+    }
+    const struct act late = row[n - 2];
+    row[n - 2] = row[n - 3], row[n - 3] = late;
+    sure(plan_check(m.p, NULL), "weights that are read before the update pass");
+    row[n - 3] = row[n - 2], row[n - 2] = late;
+    for (int i = 0; i < m.g->n_params; i++) {
+        size_t *at = &m.pl->use_off[0][m.pl->use_first[i]];
+        const size_t was = *at, wrong[] = {was + m.pl->slots[0].grad_bytes, STATE_NOWHERE, was - 64};
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            *at = wrong[k];
+            sure(plan_check(m.p, NULL), "the gradient of %s at %zu passes", m.pl->state[i].name, wrong[k]);
+        }
+        *at = was;
+    }
+    m.pl->state_file[0].beside -= 64;
+    sure(plan_check(m.p, NULL), "fewer weights in files pass");
+    m.pl->state_file[0].beside += 64;
+    m.pl->slots[0].grad_at += 64;
+    sure(plan_check(m.p, NULL), "slots beyond memory pass");
+    m.pl->slots[0].grad_at -= 64;
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("fetch", 60);
@@ -312,5 +389,7 @@ int main(void)
     tcase_add_loop_test(t, checker_wants_all_state_in_chunks, 0, 2);
     tcase_add_test(t, checker_wants_rows_in_the_file);
     tcase_add_test(t, update_takes_the_longer_time);
+    tcase_add_loop_test(t, gradients_come_and_go, 1, 4);
+    tcase_add_loop_test(t, checker_follows_gradients, 1, 4);
     return suite_run("fetch", CK_FORK, t);
 }

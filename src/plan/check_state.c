@@ -63,7 +63,7 @@ static int lies_check(const struct ties *c, int rank, struct lies *x, size_t reg
 {
     if (x->n) qsort(x->v, (size_t)x->n, sizeof *x->v, by_place);
     for (int i = 0; i < x->n; i++)
-        if (x->v[i].end > region || (i && x->v[i].at < x->v[i - 1].end))
+        if (x->v[i].at > region || x->v[i].end > region || (i && x->v[i].at < x->v[i - 1].end))
             return state_fail(c, x->v[i].row, rank, "lies where other state is");
     return 0;
 }
