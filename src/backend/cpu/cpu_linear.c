@@ -3,9 +3,42 @@
  * are rows. */
 #include <stdio.h>
 #include <string.h>
+#include "backend/cpu/cpu_product.h"
 #include "backend/cpu/cpu_stored.h"
 
 struct linear_kernel { struct be_kernel base; int64_t rows, in, out, points; };   /* rows: samples */
+
+/* Few inputs, as adapters have: sgemm takes several times what writing the outputs does. The panels of the weights are
+ * as large as their gradient, for which there is room. */
+enum { FEW_INPUTS = 64, THIN_ROWS = 12 };                /* rows: so that outputs are written row by row */
+static const struct product_ops *thin_ops(const struct be *b, const struct linear_kernel *k)
+{
+    const struct product_ops *own = cpu_product_ops(b);
+    return own && k->in <= FEW_INPUTS && k->out % own->block == 0 && k->rows > DECODE_ROWS ? own : NULL;
+}
+
+struct thin_call { const struct product_ops *own; const struct linear_kernel *k; const struct be_call *c; };
+
+static void thin_part(const void *data, int thread, int64_t from, int64_t to)
+{
+    const struct thin_call *t = data;
+    const struct linear_kernel *k = t->k;
+    for (int64_t r = from; r < to; r += THIN_ROWS) {
+        const struct product_rows p = {to - r < THIN_ROWS ? to - r : THIN_ROWS, k->out, k->in,
+                                       (const float *)t->c->in[0] + r * k->in, k->in, t->c->param[1],
+                                       (float *)t->c->out + r * k->out, k->out, false};
+        t->own->rows(&p, t->c->work, k->in * t->own->block);
+    }
+}
+
+static int thin_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    const struct product_ops *own = thin_ops(b, k);
+    own->panels_turned(c->param[0], k->in, k->out, k->in, c->work, k->in * own->block);
+    cpu_each(b->s->dev.threads, k->rows, thin_part, &(struct thin_call){own, k, c});
+    return 0;
+}
 
 static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
@@ -119,6 +152,7 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
     const enum dtype stored = b->s->param[n->param[0]].type;
     k->base.stored |= few && k->points == 1 && ph == PH_FWD && (stored == I8 || stored == BF16);
     if (k->points == 1 && ph == PH_FWD && few) k->base.run = few_run;
+    else if (k->points == 1 && ph == PH_FWD && thin_ops(b, k)) k->base.run = thin_run;
     else if (k->points == 1) k->base.run = ph == PH_FWD ? forward_run : ph == PH_BWD_DATA ? data_run : weights_run;
     else k->base.run = ph == PH_FWD       ? points_forward_run
                        : ph == PH_BWD_DATA ? points_data_run
@@ -156,8 +190,7 @@ static int panels_data_run(struct be *b, struct be_kernel *base, const struct be
 static struct be_kernel *panels_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct be_kernel *k = linear_make(b, like, e);
-    if (k->run == forward_run) k->run = panels_forward_run;
-    if (k->run == data_run) k->run = panels_data_run;
+    if (k->run != few_run) k->run = like->key.phase == PH_FWD ? panels_forward_run : panels_data_run;
     return k;
 }
 

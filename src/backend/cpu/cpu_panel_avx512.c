@@ -16,6 +16,20 @@
 #include "backend/cpu/cpu_panel_impl.h"
 #include "backend/cpu/cpu_wino_impl.h"
 #include "backend/cpu/cpu_patch_impl.h"
+#include "backend/cpu/cpu_turn.h"
+
+static inline void rows16_turn(const float *from, int64_t line, float *to)
+{
+    __m512i rows[SIDE];
+#pragma GCC unroll 16
+    for (int i = 0; i < SIDE; i++) rows[i] = _mm512_loadu_si512(from + i * line);
+    tile_turn(rows);
+#pragma GCC unroll 16
+    for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(to + i * SIDE, rows[i]);
+}
+#define SQUARE_TURN rows16_turn
+#include "backend/cpu/cpu_product_impl.h"
 
 const struct wino_ops wino_avx512 = {pack, run, weights_run};
 const struct patch_ops patch_avx512 = {patch_coarse, patch_fine, patch_weights, patch_sums};
+const struct product_ops product_avx512 = PRODUCT_OPS;

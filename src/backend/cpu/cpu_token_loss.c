@@ -171,8 +171,8 @@ static void row_score(const struct be *b, const struct loss_kernel *k, float *z,
     const int64_t classes = k->t.classes;
     const bool known = label >= 0 && label < classes;
     const float right = known ? z[label] : NAN;
-    int64_t before = 0;
-    for (int64_t i = 0; known && i < label; i++) before += z[i] == right;
+    bool before = false;                                 /* one that is as large, or larger */
+    for (int64_t i = 0; known && i < label && !before; i++) before = z[i] >= right;
     const double log_sum = b->vec->row_exp(z, classes, kept);
     memset(columns, 0, TOKEN_COLUMNS * sizeof *columns);
     if (label == k->t.ignore) return;

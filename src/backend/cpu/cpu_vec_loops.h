@@ -174,13 +174,14 @@ enum { SIDES = 16, RUN = 64 * SIDES };
 
 static float row_most(const float *x, int64_t n)
 {
-    float most[SIDES];
-    for (int l = 0; l < SIDES; l++) most[l] = x[0];
+    enum { MANY = 4 * SIDES };                           /* hide the latency of a comparison */
+    float most[MANY];
+    for (int l = 0; l < MANY; l++) most[l] = x[0];
     int64_t i = 0;
-    for (; i + SIDES <= n; i += SIDES)
-        for (int l = 0; l < SIDES; l++) most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
-    for (; i < n; i++) most[0] = x[i] > most[0] ? x[i] : most[0];
-    for (int l = 1; l < SIDES; l++) most[0] = most[l] > most[0] ? most[l] : most[0];
+    for (; i + MANY <= n; i += MANY)
+        for (int l = 0; l < MANY; l++) most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
+    for (int l = 0; i < n; i++, l++) most[l] = x[i] > most[l] ? x[i] : most[l];
+    for (int l = 1; l < MANY; l++) most[0] = most[l] > most[0] ? most[l] : most[0];
     return most[0];
 }
 
