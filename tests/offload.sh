@@ -131,7 +131,14 @@ far "recomputed" threads $less -o pipeline.recompute=all
 far "all micro-batches at a time" threads $less -o pipeline.in_flight=4
 far "two at a time" threads $less -o pipeline.in_flight=2
 far "two ranks" 2 $least -o pipeline.ranks=2
-far "evaluations between steps" threads $less -o train.evaluate=yes -o train.evaluate_every=2 -o checkpoint.every_steps=1
+far "evaluations between steps" threads $less -o train.evaluate=yes -o train.evaluate_every=2 \
+    -o checkpoint.every_steps=1
+echo '{"input_ids": [34, 45, 56]}' >"$aside/prompts.jsonl"
+same "texts between steps" threads -o generate.every_steps=2 -o generate.prompts="$aside/prompts.jsonl" \
+    -o generate.max_tokens=4
+far "gradients written" threads $less -o run.dump_gradients="$aside/far.safetensors"
+job threads -c lm.conf --run-dir near -o run.dump_gradients="$aside/near.safetensors"
+check "the same gradients" cmp "$aside/near.safetensors" "$aside/far.safetensors"
 rm -rf to from
 # shellcheck disable=SC2086
 job threads -c lm.conf --run-dir to --steps 3 -o checkpoint.every_steps=3 $disk=$least
@@ -153,6 +160,7 @@ want=$hash
 far "clipped" threads $less -o train.clip_norm=0.5
 sed "s|network = \"llama\".*|folder = \"$aside/base\"|; /num_attention_heads/d
      s|^pipeline |lora { rank = 2 }\npipeline |" lm.conf >lora.conf
+cp lm.conf plain.conf
 mv lora.conf lm.conf
 trains lora threads -c lm.conf
 want=$hash
@@ -212,14 +220,18 @@ END
 if ! cc -shared -fPIC -o "$aside/fault.so" "$aside/fault.c" 2>"$aside/cc" || [ -n "${SANITIZED:-}" ]; then
     skip "a disk with faults" "no compiler, or sanitizers"
 else
-    for case in "read 5 offset.*cannot read" "write 5 offset.*cannot write: No space" "reserve 1 No space"; do
+    for case in "read 5 offset.*cannot read" "write 5 offset.*cannot write: No space" "reserve 1 No space" \
+        "read 200 offset.*cannot read" "write 200 offset.*cannot write: No space"; do
         # shellcheck disable=SC2086
         set -- $case
         fault=$1 from=$2; shift 2
         rm -rf bad
         export FAULT="$fault" FAULT_AT="$from"
         # shellcheck disable=SC2086
-        LD_PRELOAD=$aside/fault.so job 1 -c lm.conf --run-dir bad $on
+        case $from in
+            200) LD_PRELOAD=$aside/fault.so job 1 -c plain.conf --run-dir bad $disk=$least ;;
+            *) LD_PRELOAD=$aside/fault.so job 1 -c lm.conf --run-dir bad $on ;;
+        esac
         check "a disk that fails to $fault: 74, in a line" \
             [ "$code/$(our_lines)/$(grep -c "^mpstaged: .*disk/rank-0: .*$*" "$aside/err")" = 74/1/1 ]
         [ "$code" -eq 74 ] || why

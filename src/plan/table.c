@@ -410,8 +410,8 @@ char *plan_json(const struct plan *p, const struct cost *k, const struct device_
         for (int j = 0; j < run->n; j++) json_array_append_new(recompute, json_string(call_name(p, &run->k[j])));
         json_object_set_new(row, "recomputed", recompute);
         if (s && stands) stage_times(row, &s->rank[rank]);
-        if (p->pl->slots[rank].n)
-            json_object_set_new(row, "disk_bytes", json_integer((json_int_t)(p->pl->slot_used[i] + p->pl->slot_grads[i])));
+        const size_t on_disk = p->pl->slot_used[i] + p->pl->slot_grads[i];
+        if (p->pl->slots[rank].n) json_object_set_new(row, "disk_bytes", json_integer((json_int_t)on_disk));
         if (s && stands && p->pl->slots[rank].n)
             json_object_set_new(row, "read_bytes", json_integer((json_int_t)s->rank[rank].fetched));
         if (s && stands && (p->pl->slots[rank].n || p->pl->state_file[rank].n))
