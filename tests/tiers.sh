@@ -33,8 +33,9 @@ for m in llama gpt2; do
     trains "made-$m" threads -c lm.conf --steps 1 --learning-rate 0 -o model.save_dtype=$save
     cp -r "made-$m/model" "$aside/$m"
 done
-# peak OPTIONS...: bytes of the first rank by plan; on_disk: of weights on disk
-peak() { "$mpstaged" -c lm.conf --plan --json "$@" | sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' | head -n 1; }
+# peak_of FILE OPTIONS..., peak OPTIONS...: bytes of the first rank by plan; on_disk: of weights on disk
+peak_of() { "$mpstaged" --plan --json -c "$@" | sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' | head -n 1; }
+peak() { peak_of lm.conf "$@"; }
 on_disk() { "$mpstaged" -c lm.conf --plan --json "$@" | sed -n 's/.*"disk_bytes": \([0-9]*\).*/\1/p' |
     awk '{ n += $1 } END { print n + 0 }'; }
 tiers() { echo "-o pipeline.disk=disk -o pipeline.max_memory=$1"; }
@@ -107,6 +108,24 @@ for m in llama gpt2; do
         check "$m, $what: the same bits from disk" cmp -s "$aside/$m-$what-all" "$aside/$m-$what-disk"
     done
 done
+# Frozen weights of the run's own are in its checkpoints. A thread reads them from disk while steps use the slots, if
+# they are more than is copied first (4 MiB).
+config none
+sed "s|folder = [^ ]*|network = \"llama\"  $sizes  vocab_size = 96  max_position_embeddings = 8|; /^lora/d
+    s/hidden_size = 128  intermediate_size = 256/hidden_size = 256  intermediate_size = 512/" lm.conf >own.conf
+freezes='train.freeze={"model.layers.0*","model.layers.1*","model.layers.2*"}'
+whole() { job threads -c own.conf -o "$freezes" -o checkpoint.every_steps=1 -o checkpoint.keep=6 "$@"; }
+files() { (cd "$1/checkpoints" && cat step-*/*.safetensors | cksum); }
+whole --run-dir own
+want=$(hash_of own) all=$(peak_of own.conf -o "$freezes")
+whole --run-dir own-disk $(tiers $((all * 9 / 10)))
+[ "$code" -eq 0 ] || why
+equal "the weights of a run with frozen ones on disk" "$(hash_of own-disk)" "$want"
+check "its checkpoints are the same" [ "$(files own)" = "$(files own-disk 2>/dev/null)" ]
+rm -rf own-disk
+whole --run-dir own-disk --steps 3 $(tiers $((all * 9 / 10)))
+whole --run-dir own-disk --resume $(tiers $((all * 9 / 10)))
+equal "resumed from such checkpoints, on disk" "$(hash_of own-disk | tail -n 1)" "$want"
 equal "nothing stays in the folder" "$(find disk -type f | wc -l)" 0
 
 # ---- random networks under limits ------------------------------------------------------------------------------------
@@ -153,6 +172,24 @@ done <"$aside/networks"
 equal "of $n random networks under limits $ran ran and $refused were refused; killed:$killed; wrong bytes:$wrong" \
     "$killed$wrong-" "-"
 check "most of them ran" [ "$ran" -gt "$refused" ]
+
+# ---- stages of different sizes ---------------------------------------------------------------------------------------
+# Two slots for the largest layer would take more than is saved, so it stays in memory.
+cat >uneven.conf <<END
+run      { name = "uneven" }
+model    { network = "mlp"  classes = 4  input = {64}
+           hidden = {512, 512, 64, 512, 64, 512, 64, 512, 64, 512, 64, 512, 64} }
+data     { source = "synthetic"  samples = 32 }
+train    { batch_size = 4  split_size = 2  steps = 2  learning_rate = 0.01  evaluate = no
+           freeze = {"fc2*", "fc3*", "fc4*", "fc5*", "fc6*", "fc7*", "fc8*", "fc9*", "fc10*",
+                     "fc11*", "fc12*", "fc13*"} }
+pipeline { profile_spread = 1e9 }
+END
+trains uneven threads -c uneven.conf
+all=$(peak_of uneven.conf)
+job threads -c uneven.conf --run-dir uneven-disk $(tiers $((all * 8 / 10)))
+[ "$code" -eq 0 ] || why
+equal "the largest layer in memory, others on disk" "$(hash_of uneven-disk 2>/dev/null || echo "$code")" "$hash"
 
 # ---- a disk with faults ----------------------------------------------------------------------------------------------
 # From the readers' N-th read of model.safetensors on (FAULT_AT): it is cut off, gets another byte, fails, or is slow.
@@ -215,6 +252,16 @@ fi
 config llama
 refused "a limit below what files can help" 78 "pipeline.max_memory.*needs" threads -c lm.conf --run-dir none \
     $(tiers 1000)
+limit=$(($(peak) * 3 / 4))
+refused "without a folder: what a folder would do" 78 'it would fit with pipeline.disk = "FOLDER"' threads -c lm.conf \
+    --run-dir none -o pipeline.max_memory="$limit"
+refused "one stage a rank" 78 'it would fit with pipeline.schedule = "breadth-first"' threads -c lm.conf \
+    --run-dir none -o pipeline.schedule=1f1b $(tiers "$limit")
+write_conf packed.conf 's/"toy"  classes = 5  input = {10}/"resnet18"  classes = 5  input = {3, 8, 8}/
+    s/labels = "onehot"  //; s/loss = "mse"  /freeze = {"layer*"}  /'
+limit=$(peak_of packed.conf)
+refused "weights that kernels keep packed copies of" 78 "pipeline.max_memory.*rank 1 needs" threads \
+    -c packed.conf --run-dir none $(tiers $((limit * 9 / 10)))
 config gpt2
 limit=$(($(peak) * 3 / 4))
 refused "no such folder" 73 "nowhere" threads -c lm.conf --run-dir none -o pipeline.disk=nowhere/at/all \

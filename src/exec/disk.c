@@ -65,7 +65,8 @@ static int bytes_write(const struct disk *d, const struct file_piece *p, struct 
         const ssize_t put = pwrite(d->file.fd, p->to + done, p->bytes - done, (off_t)at);
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0)
-            return err_set(e, E_IO, "%s: offset %llu: cannot write: %m", d->place.path, (unsigned long long)at);
+            return err_set(e, E_IO, "pipeline.disk: %s: offset %llu: cannot write: %s", d->place.path,
+                           (unsigned long long)at, strerror(put ? errno : EIO));
         done += (size_t)put;
     }
     return 0;
@@ -166,10 +167,10 @@ int disk_own(struct exec *s, struct err *e)
     struct text path = {0};
     if (d->file.fd >= 0) return 0;
     text_add(&path, "%s/rank-%d", s->q.conf->pipeline.disk, all_rank(s));
-    const int bad = out_place(path.s, &d->place, e) || out_begin(&d->file, &d->place, s->q.abort, e);
+    const int bad = out_place(path.s, &d->place, e) || out_scratch(&d->file, &d->place, e);
     text_free(&path);
     d->source.v[DISK_OWN] = (struct weight_file){.fd = d->file.fd, .path = d->place.path};
-    return bad ? -1 : 0;
+    return bad ? err_where(e, "pipeline.disk") : 0;
 }
 
 uint64_t disk_take(struct exec *s, uint64_t bytes)
@@ -182,8 +183,9 @@ uint64_t disk_take(struct exec *s, uint64_t bytes)
 int disk_reserve(struct exec *s, struct err *e)
 {
     struct disk *d = s->disk;
-    if (disk_own(s, e) || out_reserve(&d->file, d->file_bytes, e)) return -1;
-    return ftruncate(d->file.fd, (off_t)d->file_bytes) ? err_set(e, E_IO, "%s: %m", d->place.path) : 0;
+    if (disk_own(s, e)) return -1;
+    if (out_reserve(&d->file, d->file_bytes, e)) return err_where(e, "pipeline.disk");
+    return ftruncate(d->file.fd, (off_t)d->file_bytes) ? err_set(e, E_IO, "pipeline.disk: %s: %m", d->place.path) : 0;
 }
 
 int disk_source(struct exec *s, const char *path, struct err *e)

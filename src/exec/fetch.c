@@ -142,10 +142,10 @@ static struct file_piece *piece_of(const struct exec *s, const struct state_row 
     return p;
 }
 
-int fetch_row_read(struct exec *s, const struct state_row *r, struct err *e)
+int fetch_row_read(struct exec *s, const struct state_row *r, void *to, struct err *e)
 {
-    const int stage = stage_of_row(s, r);
-    return stage_ask(s, stage, e) || slot_wait(s, s->q.pl->slot_of[stage], e) ? -1 : 0;
+    const struct file_piece *p = piece_of(s, r);
+    return disk_read(s, &(struct file_piece){p->source, p->at, p->bytes, to}, e);
 }
 
 int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e)
@@ -160,8 +160,10 @@ int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e)
 {
     if (disk_own(s, e)) return -1;
     struct file_piece *p = piece_of(s, r);
-    /* it gets a place in the rank's own file after all */
-    if (p->source != DISK_OWN) *p = (struct file_piece){DISK_OWN, disk_take(s, r->bytes), r->bytes, p->to};
+    if (p->source != DISK_OWN) {                          /* it gets a place in the rank's own file after all */
+        s->fetch->stage[stage_of_row(s, r)].bytes += r->bytes - p->bytes;
+        *p = (struct file_piece){DISK_OWN, disk_take(s, r->bytes), r->bytes, p->to};
+    }
     return disk_write(s, p, e);
 }
 

@@ -120,8 +120,11 @@ int exec_state_get(struct exec *s, int row, void *plain, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[row];
     if (is_offloaded(r)) return offloaded_get(s, r, false, plain, e);
-    if (r->home == HOME_FILE && fetch_row_read(s, r, e)) return -1;
-    return file_get(s, r, plain, state_at(s, r), e);
+    if (r->home != HOME_FILE) return file_get(s, r, plain, state_at(s, r), e);
+    void *stored = mem_alloc(r->bytes);
+    const int bad = fetch_row_read(s, r, stored, e) || file_get(s, r, plain, stored, e);
+    free(stored);
+    return bad ? -1 : 0;
 }
 
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e)

@@ -453,8 +453,14 @@ static int plan_recompute(struct job *j, int n_ranks, struct err *e)
     return bad;
 }
 
-/* With all frozen weights in files. The more micro-batches are kept, the less often these are read; fewer are kept
- * until the plan fits. */
+static int plan_placed(struct job *j, struct err *e)
+{
+    plans_free(j);
+    j->pl = job_place(j, j->first_group, e);
+    return !j->pl || plan_kinds(j, e) ? -1 : 0;
+}
+
+/* The more micro-batches are kept, the less often weights in files are read; fewer are kept until the plan fits. */
 static int plan_in_files(struct job *j, int n_ranks, const uint64_t *limit, struct err *e)
 {
     const int most = j->batch[PLAN_FULL] > 0 ? (j->batch[PLAN_FULL] - 1) / split_of(j, j->batch[PLAN_FULL]) + 1 : 1;
@@ -463,21 +469,27 @@ static int plan_in_files(struct job *j, int n_ranks, const uint64_t *limit, stru
         unplan(j);
         j->n_tiers = n;
         j->tier_flight = flight < most ? flight : 0;
-        if (plan_all(j, n_ranks, e)) return -1;
-        if (tiers_fit(j, limit) || j->conf->pipeline.in_flight) break;
+        if (plan_all(j, n_ranks, e)) return -1;           /* with all weights in files that may lie there */
+        if (tiers_choose(j, limit) || j->conf->pipeline.in_flight) break;
     }
-    return 0;
+    if (plan_placed(j, e)) return -1;
+    if (j->offloads < OFFLOADS_WEIGHTS || tiers_fit(j, limit)) return 0;
+    free(j->in_file);                                     /* the largest weights and gradients are of two stages */
+    tiers_all(j);
+    return plan_placed(j, e);
 }
 
-/* Then those weights stay in memory that it has space for. */
+/* As before, if files do not help. */
 static int plan_tiers(struct job *j, struct err *e)
 {
+    const int n_ranks = j->mesh.size[AXIS_PP];
+    const uint64_t missing = limit_missing(j);
     uint64_t *limit = tiers_limits(j, e);
-    int bad = !limit || plan_in_files(j, j->mesh.size[AXIS_PP], limit, e);
-    if (!bad && j->offloads < OFFLOADS_WEIGHTS && tiers_choose(j, limit)) {
-        plans_free(j);
-        j->pl = job_place(j, j->first_group, e);
-        bad = !j->pl || plan_kinds(j, e);
+    int bad = !limit || plan_in_files(j, n_ranks, limit, e);
+    if (!bad && !tiers_fit(j, limit) && limit_missing(j) >= missing) {
+        unplan(j);
+        j->n_tiers = j->tier_flight = 0;
+        bad = plan_all(j, n_ranks, e);
     }
     free(limit);
     return bad ? -1 : 0;
@@ -489,7 +501,7 @@ static int plan_offload(struct job *j, int n_ranks, enum offloads offloads, stru
     j->offloads = offloads;
     j->n_tiers = j->tier_flight = 0;
     if (plan_all(j, n_ranks, e)) return -1;
-    return tiers_needed(j) && tiers_frozen(j) ? plan_tiers(j, e) : 0;
+    return tiers_needed(j) ? plan_tiers(j, e) : 0;
 }
 
 int job_plan_only(struct job *j, int n_ranks, struct err *e)
@@ -500,8 +512,7 @@ int job_plan_only(struct job *j, int n_ranks, struct err *e)
     j->free_bytes = NULL;
     if (offload_range(j, &k, &most, e) || plan_offload(j, n_ranks, k, e)) return -1;
     while (k < most && tiers_needed(j)) if (plan_offload(j, n_ranks, ++k, e)) return -1;
-    if (j->n_tiers || j->offloads || j->conf->pipeline.max_memory.n || j->be->stream ||
-        !limit_pool_short(j, false, &need)) return 0;
+    if (j->n_tiers || j->conf->pipeline.max_memory.n || j->be->stream || !limit_pool_short(j, false, &need)) return 0;
     return plan_recompute(j, n_ranks, e);
 }
 

@@ -7,6 +7,7 @@
 #include "job/interim.h"
 #include "job/memory_limit.h"
 #include "plan/part.h"
+#include "plan/sched.h"
 
 uint64_t limit_bytes(const struct job *j, int rank)
 {
@@ -228,6 +229,19 @@ static void try_recompute(const struct job *j, struct text *out)
     if (variant_fits(j, c, j->mesh.size[AXIS_PP])) found(out, "pipeline.recompute = \"all\"", 0);
 }
 
+/* Frozen weights on disk: where no folder for them is given, or a schedule with one stage a rank. */
+static void try_disk(const struct job *j, struct text *out)
+{
+    struct conf c = *j->conf;
+    const struct sched_kind *k = sched_find(c.pipeline.schedule);
+    if (c.pipeline.host_memory.n || conf_by_rows(&c)) return;
+    if (!c.pipeline.disk) c.pipeline.disk = ".";
+    else if (k && !k->chunks && conf_given(&c, "pipeline.schedule")) c.pipeline.schedule = "breadth-first";
+    else return;
+    if (variant_fits(j, c, j->mesh.size[AXIS_PP]))
+        found(out, j->conf->pipeline.disk ? "pipeline.schedule = \"breadth-first\"" : "pipeline.disk = \"FOLDER\"", 0);
+}
+
 static void try_ranks(const struct job *j, struct text *out)
 {
     int n = j->mesh.size[AXIS_PP], more[] = {n + 1, n + 2, 2 * n, 4 * n}, before = n;
@@ -255,6 +269,7 @@ static void what_fits(const struct job *j, struct text *out)
     try_in_flight(j, &fits);
     try_recompute(j, &fits);
     try_split(j, &fits);
+    try_disk(j, &fits);
     try_ranks(j, &fits);
     text_add(out, "%s%s", fits.n ? "it would fit with " : "nothing that was tried fits", fits.n ? fits.s : "");
     text_free(&fits);

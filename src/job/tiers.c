@@ -40,16 +40,9 @@ uint64_t *tiers_limits(const struct job *j, struct err *e)
 /* May the weight lie in a file? Its bytes there, with those of its gradient; otherwise 0. */
 static uint64_t row_bytes(const struct job *j, const struct state_row *r)
 {
-    const bool may = r->kind == STATE_WEIGHT && r->region == IN_PARAM && j->graph->param[r->param].n_uses == 1;
+    const bool may = r->region == IN_PARAM && placement_may_file(j->sel, r) && j->graph->param[r->param].n_uses == 1;
     if (!may || (r->trained && j->offloads < OFFLOADS_WEIGHTS)) return 0;
     return r->trained ? 2 * r->bytes : r->bytes;
-}
-
-bool tiers_frozen(const struct job *j)
-{
-    uint64_t bytes = 0;
-    for (int i = 0; i < j->pl->n_state; i++) bytes += row_bytes(j, &j->pl->state[i]);
-    return bytes;
 }
 
 static int offload_check(const struct job *j, struct err *e)
@@ -151,37 +144,47 @@ static uint64_t file_bytes(const struct tier *t)
     return sum;
 }
 
-/* For each size of slots: the fewest stages in files that fit into `space`. The best choice leaves the fewest bytes in
- * files. */
-static bool tier_choose(const struct tier *t, uint64_t space)
+/* Stages up to `largest` bytes of which n lie in files; what then lies in memory, slots included, and in files. */
+struct tier_choice { size_t largest; int n; uint64_t memory, files; };
+
+/* What fits is better than what does not; then, what leaves less in files; or, where neither fits, in memory. */
+static bool choice_better(const struct tier_choice *a, const struct tier_choice *b, uint64_t space)
 {
-    size_t best = 0;
-    int best_n = 0;
-    uint64_t least = UINT64_MAX;
+    const bool fits = a->memory <= space, other = b->memory <= space;
+    if (fits != other) return fits;
+    return fits ? a->files < b->files : a->memory < b->memory;
+}
+
+/* Tries each size of slots, with more and more stages in files until they fit. Returns the bytes in memory. */
+static uint64_t tier_choose(const struct tier *t, uint64_t space)
+{
+    struct tier_choice best = {.memory = tier_spread(t, 0, 0, 0)};
     for (int i = 0; i < t->n; i++) {
-        const size_t largest = t->bytes[t->stage[i]];
-        int fit = 0, n = 1;
-        if (!largest) continue;
-        for (int k = 0; k < t->n; k++) fit += t->bytes[t->stage[k]] && t->bytes[t->stage[k]] <= largest;
-        while (n <= fit && tier_spread(t, largest, n, largest) > space) n++;
-        if (n > fit || file_bytes(t) >= least) continue;
-        least = file_bytes(t);
-        best = largest;
-        best_n = n;
+        struct tier_choice x = {.largest = t->bytes[t->stage[i]]};
+        int fit = 0;
+        for (int k = 0; k < t->n; k++) fit += t->bytes[t->stage[k]] && t->bytes[t->stage[k]] <= x.largest;
+        do {
+            x.n++;
+            x.memory = tier_spread(t, x.largest, x.n, x.largest);
+            x.files = file_bytes(t);
+            if (x.n <= fit && choice_better(&x, &best, space)) best = x;
+        } while (x.n < fit && x.memory > space);
     }
-    if (best) tier_spread(t, best, best_n, 0);
-    for (int i = 0; i < t->n && !best; i++) t->in_file[t->stage[i]] = true;
-    return best;
+    tier_spread(t, best.largest, best.n, 0);
+    return best.memory;
 }
 
 bool tiers_choose(struct job *j, const uint64_t *limit)
 {
-    bool any = false;
+    bool fits = true;
+    size_t *bytes = mem_alloc((size_t)j->n_stages * sizeof *bytes);
+    for (int s = 0; s < j->n_stages; s++) bytes[s] = j->pl->slot_used[s] + j->pl->slot_grads[s];
     for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) {
         const struct weight_slots *of = &j->pl->slots[r];
-        const uint64_t slots = (uint64_t)of->n * of->bytes, all = limit_bytes(j, r);
-        const struct tier t = {j->pl->map.stages_of[r], j->pl->map.n_stages_of[r], j->pl->slot_used, j->in_file};
-        if (of->n && all <= limit[r]) any |= tier_choose(&t, limit[r] - (all - slots));
+        const uint64_t other = limit_bytes(j, r) - (uint64_t)of->n * (of->bytes + of->grad_bytes);
+        const struct tier t = {j->pl->map.stages_of[r], j->pl->map.n_stages_of[r], bytes, j->in_file};
+        fits &= other + tier_choose(&t, limit[r] > other ? limit[r] - other : 0) <= limit[r];
     }
-    return any;
+    free(bytes);
+    return fits;
 }

@@ -7,7 +7,6 @@
 enum { TIER_SLOTS = 2 };                                  /* one is read while the other is used */
 /* Is pipeline.disk set, and does the plan exceed the memory of a rank or of its host? */
 bool tiers_needed(const struct job *j);
-bool tiers_frozen(const struct job *j);                    /* are there weights that may lie in files?  */
 /* What of that which is trained must lie in files, and may. 78 if it must, but may not. */
 int offload_range(const struct job *j, enum offloads *least, enum offloads *most, struct err *e);
 /* Bytes of each rank of a pipeline. free(); NULL: 78. */
@@ -18,7 +17,7 @@ int tiers_stages(const struct job *j, const uint64_t *limit);
 /* Cuts into stages whose frozen weights have about equal bytes. */
 int tiers_cut(struct job *j, struct err *e);
 void tiers_all(struct job *j);                            /* all stages' weights in files */
-/* After planning that: sets j->in_file so that memory is used. False: nothing changed. */
+/* After planning that: sets j->in_file so that memory is used. False: a rank exceeds it even so. */
 bool tiers_choose(struct job *j, const uint64_t *limit);
 
 #endif

@@ -46,18 +46,20 @@ static bool row_lies(const struct placement *pl, const struct state_row *r, int 
 
 /* ---- weights in a file ------------------------------------------------------------------------------------------- */
 
-static bool trained_may(const struct placement_request *q, const struct state_row *r)
+bool placement_may_file(const struct selection *s, const struct state_row *r)
 {
-    const struct param *p = &q->sel->g->param[r->param];
-    return q->trained_in_file && p->n_uses == 1 && !q->sel->group[q->sel->group_of[p->use_node[0]]].packed_bytes;
+    const struct param *p = &s->g->param[r->param];
+    bool packed = false;
+    for (int u = 0; u < p->n_uses; u++) packed |= s->group[s->group_of[p->use_node[u]]].packed_bytes > 0;
+    return r->kind == STATE_WEIGHT && !packed;
 }
 
 /* The stage whose slot holds the row; -1: it stays in memory. A weight that several stages use stays there, too. */
 static int stage_in_file(const struct placement *pl, const struct placement_request *q, const struct state_row *r)
 {
     const int first = pl->use_first[r->param], stage = pl->use_stage[first];
-    if (!q->in_file || !q->in_file[stage] || r->kind != STATE_WEIGHT) return -1;
-    if (r->trained && !trained_may(q, r)) return -1;
+    if (!q->in_file || !q->in_file[stage] || !placement_may_file(q->sel, r)) return -1;
+    if (r->trained && (!q->trained_in_file || q->sel->g->param[r->param].n_uses > 1)) return -1;
     for (int k = first; k < pl->use_first[r->param + 1]; k++) if (pl->use_stage[k] != stage) return -1;
     return stage;
 }
@@ -127,20 +129,6 @@ static void grad_slots_place(struct placement *pl, int n_params)
         if (r->home == HOME_FILE && r->trained)
             pl->use_off[rank][k] += pl->slots[rank].grad_at + (size_t)pl->slot_of[s] * pl->slots[rank].grad_bytes;
     }
-}
-
-static int packed_check(const struct placement *pl, const struct selection *s, struct err *e)
-{
-    for (int i = 0; i < s->g->n_params; i++) {
-        if (pl->state[i].home != HOME_FILE) continue;
-        for (int u = 0; u < s->g->param[i].n_uses; u++) {
-            const struct group *k = &s->group[s->group_of[s->g->param[i].use_node[u]]];
-            if (k->packed_bytes)
-                return err_set(e, E_CONF, "%s: its kernel keeps a packed copy of the weights in memory, so they "
-                               "cannot lie on disk", s->g->node[k->node[0]].name);
-        }
-    }
-    return 0;
 }
 
 /* First the trained weights that the rank owns, in the order of their gradients; then all others. Where weights
@@ -238,7 +226,6 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     slots_number(pl, r);
     params_place(pl, r, s->g->n_params);
     slots_place(pl, r, s->g->n_params);
-    if (packed_check(pl, s, e)) { placement_free(pl); return NULL; }
     for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], true);
     for (int rank = 0; rank < n_ranks; rank++) pl->sum_bytes[rank] = pl->level_bytes[rank];
     for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], false);

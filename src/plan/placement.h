@@ -82,7 +82,8 @@ struct placement_request {
      * without averages. */
     const bool *in_file; int slots; bool trained_in_file;
 };
-/* 78 where a kernel keeps a packed copy of weights that are to lie in a file. */
+/* A weight whose kernels keep no packed copy of it in memory. */
+bool placement_may_file(const struct selection *s, const struct state_row *r);
 struct placement *placement_make(const struct placement_request *r, struct err *e);
 void placement_free(struct placement *p);
 /* Among all ranks: the one that changes a row and writes it to checkpoints. */
