@@ -69,6 +69,11 @@ trains wide threads -c lm.conf --steps 4
 trains codes threads -c lm.conf --steps 4 -o model.load_in_8bit=yes
 want=$hash
 check "adapters beside codes: other weights" [ "$want" != "$(hash_of wide)" ]
+# train.frozen_type stores the table of tokens in 8 bits, too.
+first_loss() { sed -n '/"event":"step","step":1,/s/.*"loss":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl"; }
+trains tables threads -c lm.conf --steps 4 -o train.frozen_type=int8
+check "all frozen weights in 8 bits: the loss is near, $(first_loss tables) and $(first_loss wide)" \
+    near "$(first_loss tables)" "$(first_loss wide)"
 trains codes-3 3 -c lm.conf --steps 4 -o model.load_in_8bit=yes --stages 3
 equal "adapters beside codes: the same weights on three ranks" "$hash" "$want"
 # The digest of the base, which is another, is in the file of weights.

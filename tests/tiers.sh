@@ -58,6 +58,8 @@ for m in llama gpt2; do
     less=$((all * 3 / 4))
     check "$m: a limit of $less bytes needs files" [ "$(on_disk $(tiers $less))" -gt 0 ]
     check "$m: with them it fits" [ "$(peak $(tiers $less))" -le "$less" ]
+    equal "$m: stages have even bytes, unless uniform is asked for" "$(peak $(tiers $less))" \
+        "$(peak $(tiers $less) -o pipeline.partition=balanced)"
     equal "$m: within $all bytes nothing is on disk" "$(on_disk $(tiers "$all"))" 0
     same "$m on disk" threads $(tiers $less)
     check "$m: one slot of two is another stage's" grep -q '"weights_wait_seconds":' same/metrics.jsonl
@@ -76,6 +78,13 @@ for m in llama gpt2; do
     job threads -c lm.conf --run-dir part-9 --steps 2 -o model.load_in_8bit=yes $(tiers $((eight * 9 / 10)))
     equal "$m: codes on disk" "$(losses part-9)" "$now"
 done
+# Measured with files, and planned with what was measured.
+job threads -c lm.conf --run-dir measured --profile $(tiers "$less")
+[ "$code" -eq 0 ] || why
+check "a profile has the disk's time" grep -q '"disk_ns_per_byte": [0-9.]*[1-9]' measured/profile.json
+job 1 -c lm.conf --plan -o pipeline.profile=measured/profile.json $(tiers "$less")
+[ "$code" -eq 0 ] || why
+check "a plan by it" grep -q "lie on disk" "$aside/out"
 # of ARGUMENTS...: what came out, in file $out
 of() {
     rm -rf run
@@ -199,11 +208,24 @@ cat >"$aside/fault.c" <<'END'
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+int openat(int dir, const char *path, int flags, ...)      // no files without names
+{
+    va_list more;
+    va_start(more, flags);
+    const int mode = va_arg(more, int);
+    va_end(more);
+    int (*next)(int, const char *, int, ...) = dlsym(RTLD_NEXT, "openat");
+    if (!getenv("FAULT") || strcmp(getenv("FAULT"), "named") || (flags & O_TMPFILE) != O_TMPFILE)
+        return next(dir, path, flags, mode);
+    errno = EOPNOTSUPP;
+    return -1;
+}
 ssize_t pread(int fd, void *p, size_t n, off_t at)
 {
     static atomic_int reads;
@@ -245,6 +267,15 @@ else
     LD_PRELOAD=$aside/fault.so job 1 -c lm.conf --run-dir slow --steps 3 $(tiers "$limit")
     waits=$(sed -n 's/.*"weights_wait_seconds":\([0-9.]*\).*/\1/p' slow/metrics.jsonl | tail -n 1)
     check "a slow disk is waited for: $waits s of a step" awk -v w="${waits:-0}" 'BEGIN { exit !(w > 0.02) }'
+    # Where a file system has no files without names, the ranks' own lose their names at once.
+    config gpt2
+    trains kept threads -c lm.conf --steps 2
+    limit=$(($(peak) * 3 / 4))
+    export FAULT=named
+    LD_PRELOAD=$aside/fault.so job 1 -c lm.conf --run-dir named --steps 2 $(tiers "$limit")
+    [ "$code" -eq 0 ] || why
+    equal "a file that has a name at first" "$(hash_of named 2>/dev/null || echo "status $code")" "$hash"
+    equal "it leaves nothing" "$(find disk -type f | wc -l)" 0
     unset FAULT FAULT_AT
 fi
 
@@ -264,6 +295,9 @@ refused "weights that kernels keep packed copies of" 78 "pipeline.max_memory.*ra
     -c packed.conf --run-dir none $(tiers $((limit * 9 / 10)))
 config gpt2
 limit=$(($(peak) * 3 / 4))
-refused "no such folder" 73 "nowhere" threads -c lm.conf --run-dir none -o pipeline.disk=nowhere/at/all \
+job 1 -c lm.conf --check-config -o pipeline.disk=nowhere -o pipeline.max_memory="$limit"
+check "no such folder, by --check-config" \
+    [ "$code/$(grep -c '^mpstaged: pipeline.disk: nowhere/' "$aside/err")" = 73/1 ]
+refused "no such folder" 73 "pipeline.disk: nowhere" threads -c lm.conf --run-dir none -o pipeline.disk=nowhere/at/all \
     -o pipeline.max_memory="$limit"
 tap_done

@@ -135,7 +135,7 @@ static void named_open(struct out *o)
 {
     do {
         aside_name(o);
-        o->fd = openat(o->at->dir, o->aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        o->fd = openat(o->at->dir, o->aside, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     } while (o->fd < 0 && errno == EEXIST);
 }
 
@@ -151,6 +151,18 @@ int out_begin(struct out *o, const struct out_place *at, const atomic_int *stop,
     if (!at->named) o->fd = openat(at->dir, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
     if (o->fd < 0) named_open(o);
     return o->fd < 0 ? err_set(e, E_CANTCREAT, "%s: cannot create: %s", at->path, strerror(errno)) : 0;
+}
+
+int out_scratch(struct out *o, const struct out_place *at, struct err *e)
+{
+    if (out_begin(o, at, NULL, e)) return -1;
+    if (*o->aside && unlinkat(at->dir, o->aside, 0)) {
+        err_set(e, E_CANTCREAT, "%s: cannot remove the name of a scratch file: %s", at->path, strerror(errno));
+        out_drop(o);
+        return -1;
+    }
+    *o->aside = '\0';
+    return 0;
 }
 
 int out_write(struct out *o, const void *p, size_t n, struct err *e)

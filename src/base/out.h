@@ -52,6 +52,8 @@ struct out {
 };
 /* Begins a file. out_commit checks whether the name is still free or a regular file's. */
 int out_begin(struct out *o, const struct out_place *at, const atomic_int *stop, struct err *e);
+/* A file to write and read that never gets its name: out_drop, or the end of the process, removes it. */
+int out_scratch(struct out *o, const struct out_place *at, struct err *e);
 int out_write(struct out *o, const void *p, size_t n, struct err *e);
 /* Reserves disk space, so that a full disk is reported (74) before anything is written. Reserves nothing on a file
  * system that cannot do it. */

@@ -36,7 +36,7 @@ static int thawed_plan(const struct job *j, struct conf *c, struct job *out, str
     c->model.load_in_8bit = WHEN_NO;
     c->pipeline.host_memory.n = 0;
     if (j->map) c->pipeline.no_split.n = 0;             /* modules of the map need not be in the graph */
-    c->pipeline.disk = NULL;
+    c->pipeline.disk = c->pipeline.profile = NULL;       /* a profile is of the graph with frozen weights */
     *out = (struct job){.conf = c, .be = j->be, .dev = j->dev, .count = {j->count[0], j->count[1]},
                          .host = j->host};
     return job_model(out, e) || job_plan_only(out, j->mesh.size[AXIS_PP], e) ? -1 : 0;

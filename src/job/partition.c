@@ -208,7 +208,8 @@ static int stages_cut(struct job *j, struct err *e)
     const struct part_kind *part = part_list[j->conf->pipeline.partition - 1];
     if (chunks_place(j, e)) return -1;
     const enum partition_word word = j->conf->pipeline.partition;
-    const bool tiers = j->n_tiers && word != PART_manual && word != PART_uniform;
+    const bool own = word == PART_manual || (word == PART_uniform && conf_given(j->conf, "pipeline.partition"));
+    const bool tiers = j->n_tiers && !own;
     if (part->by_rank && j->mesh.size[AXIS_PP] < j->n_stages && !j->rank_of) {
         j->n_merged = j->n_stages;
         j->n_stages = j->mesh.size[AXIS_PP];

@@ -49,7 +49,8 @@ static void conf_widest(struct conf *c, const struct conf_ints *sizes)
 {
     int64_t n = sizes->v[sizes->n - 1];
     c->pipeline.profile = NULL;                           /* nothing measured earlier may shape the run */
-    c->pipeline.schedule = "1f1b";                        /* any schedule would do; this one needs least memory */
+    /* any schedule would do; this one needs least memory, or least from disk */
+    c->pipeline.schedule = c->pipeline.disk ? "breadth-first" : "1f1b";
     c->train.learning_rate = 0;
     c->train.split_size = n;
     c->train.batch_size = n * MICRO_BATCHES;
@@ -62,7 +63,8 @@ static int plan_size(const struct setup *b, int n, struct plan **out, struct err
 {
     const struct conf *c = b->conf;
     struct plan_request r = {
-        .mode = PLAN_TRAIN, .schedule = c->pipeline.schedule, .batch = n * MICRO_BATCHES, .split = n,
+        .mode = PLAN_TRAIN, .schedule = c->pipeline.schedule, .in_flight = job_request(&b->job, PLAN_FULL).in_flight,
+        .batch = n * MICRO_BATCHES, .split = n,
         .backward = c->pipeline.backward, .batch_norm = c->train.batch_norm,
     };
     *out = plan_make(b->job.sel, b->job.pl, &r, e);

@@ -157,7 +157,10 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
     else k->base.run = ph == PH_FWD       ? points_forward_run
                        : ph == PH_BWD_DATA ? points_data_run
                                            : points_weights_run;
-    return &k->base;
+    const size_t panels = k->base.run == thin_run ? (size_t)(k->in * k->out) * sizeof(float) : 0;
+    if (!panels || !kernel_workspace(b, like, panels, e)) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
 }
 
 /* Tensors that are not plain are copied. */

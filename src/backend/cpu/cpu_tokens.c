@@ -288,13 +288,15 @@ struct embedding_call {
     const struct be *b; const struct be_call *c; struct embedding m; bool half; float *copy; int param;
 };
 
-/* A row of the table, which may be stored in other types, but not as codes (pass_codes.c). */
+/* A row of the table as it is stored. */
 static void table_row(const struct embedding_call *k, int64_t row, float *y)
 {
     const struct format *f = &k->b->s->param[k->param];
-    const struct shape one = {.n = 1, .d = {k->m.features}};
-    const size_t bytes = (size_t)(row * k->m.features) * dtype_bytes(f->type);
-    format_widen(f, &one, (const char *)k->c->param[0] + bytes, y);
+    const struct shape one = {.n = 1, .d = {k->m.features}}, *all = &k->b->g->param[k->param].shape;
+    const char *at = (const char *)k->c->param[0] + (size_t)(row * k->m.features) * dtype_bytes(f->type);
+    if (f->type != I8) format_widen(f, &one, at, y);
+    else k->b->vec->widen_codes(y, (const int8_t *)at, (size_t)k->m.features,
+                                format_code_unit(format_factors(f, all, k->c->param[0])[row]));
 }
 
 static void embedding_forward_part(const void *data, int thread, int64_t from, int64_t to)
