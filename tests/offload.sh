@@ -233,7 +233,7 @@ else
             *) LD_PRELOAD=$aside/fault.so job 1 -c lm.conf --run-dir bad $on ;;
         esac
         check "a disk that fails to $fault: 74, in a line" \
-            [ "$code/$(our_lines)/$(grep -c "^mpstaged: .*pipeline.disk: disk/rank-0: .*$*" "$aside/err")" = 74/1/1 ]
+            [ "$code/$(our_lines)/$(grep -c "^mpstaged: .*disk/rank-0: .*$*" "$aside/err")" = 74/1/1 ]
         [ "$code" -eq 74 ] || why
     done
 fi
