@@ -140,7 +140,8 @@ equal "nothing stays in the folder" "$(find disk -type f | wc -l)" 0
 # ---- random networks under limits ------------------------------------------------------------------------------------
 # Decoders of random sizes, adapters or evaluation, with random limits and as little address space: each run fits, or is
 # refused before it begins. What a rank holds is what the plan says.
-space_of() { (ulimit -v "$1"; "$mpstaged" --transport local -c small.conf --run-dir small --overwrite) >/dev/null 2>&1; }
+space_of() { (ulimit -v "$1"; "$mpstaged" --transport local -c small.conf --run-dir small --overwrite) >/dev/null 2>&1
+}
 config llama
 cp lm.conf small.conf
 least=65536 enough=8388608                                 # KiB of a run that needs nearly nothing
