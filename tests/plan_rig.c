@@ -34,7 +34,7 @@ struct made made_cut(struct placement_request q, struct graph *g, const struct d
     q.sel = m.s = select_make(g, d, r.split, &m.e);
     for (int i = 0; i <= q.n_stages; i++) even[i] = i * m.s->n_groups / q.n_stages;
     if (!q.first_group) q.first_group = even;
-    q.buffers = rig_buffers(1);
+    if (!q.buffers.n) q.buffers = rig_buffers(1);
     q.groups = r.groups;
     m.pl = placement_make(&q, &m.e);
     if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);

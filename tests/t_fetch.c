@@ -1,5 +1,5 @@
 /* Weights that lie in a file: a plan with slots for them, each mistake in it, and its time. A rank has 6 stages and 2
- * slots, all layers but the first are frozen. */
+ * slots, all layers but the first are frozen. Then the same for optimizer state, and for trained weights. */
 #include <check.h>
 #include <math.h>
 #include <string.h>
@@ -173,6 +173,209 @@ START_TEST(time_is_that_of_programs_or_disk)
 }
 END_TEST
 
+/* ---- optimizer state -------------------------------------------------------------------------------------------- */
+
+/* Three weights of 40000, 40 and 160000 elements or so, on one rank or two, with two buffers each. */
+static struct made offload_made(int ranks, bool whole)
+{
+    struct placement_request q = {.n_stages = ranks, .mesh = {{ranks}}};
+    q.buffers = rig_buffers(2);
+    q.buffers.in_file = true;
+    q.buffers.whole = whole;
+    struct graph *g = rig_graph("graph net\ninput input 4\nlabels labels class\n"
+                                "a = linear(input) features=10000 layer=Linear\n"
+                                "b = linear(a) features=4 layer=Linear\n"
+                                "c = linear(b) features=40000 layer=Linear\n"
+                                "d = linear(c) features=4 layer=Linear\n"
+                                "loss = mse(d, labels)\nloss loss\noutput d\n");
+    struct made m = made_cut(q, g, &rig_plain, rig_request("gpipe", 6, 2, BACKWARD_AUTO));
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    return m;
+}
+
+/* A rank's memory has a few parts of its state; the file has all of it. */
+START_TEST(state_lies_in_chunks)
+{
+    const bool whole = _i;
+    struct made m = offload_made(2, whole);
+    for (int rank = 0; rank < 2; rank++) {
+        const struct state_file *f = &m.pl->state_file[rank];
+        uint64_t all = 0, largest = 0;
+        for (int i = 0; i < m.pl->n_state; i++) {
+            const struct state_row *r = &m.pl->state[i];
+            if (r->kind != STATE_OPTIMIZER || r->owner != rank) continue;
+            all += r->bytes;
+            largest = 2 * r->bytes > largest ? 2 * r->bytes : largest;
+        }
+        ck_assert_uint_eq(f->all, all);
+        ck_assert_uint_eq(m.pl->state_bytes[rank], (size_t)f->n * f->bytes);
+        if (whole) ck_assert_uint_eq(f->bytes, largest);
+        else ck_assert_uint_le(f->bytes, (uint64_t)2 * sizeof(float) * f->block);
+        ck_assert_int_eq(f->n, f->n_chunks < 3 ? f->n_chunks : 3);
+    }
+    made_free(&m);
+}
+END_TEST
+
+/* Each number of the file's description, changed. */
+START_TEST(checker_wants_all_state_in_chunks)
+{
+    struct made m = offload_made(1, _i);
+    struct state_file *f = &m.pl->state_file[0];
+    for (int i = 0; i < f->n_chunks; i++) {
+        struct state_chunk *c = &f->chunk[i];
+        const struct state_chunk was = *c;
+        const struct state_chunk wrong[] = {
+            {was.at + 64, was.bytes, was.param, was.from}, {was.at, was.bytes + 64, was.param, was.from},
+            {was.at, was.bytes - 64, was.param, was.from}, {was.at, was.bytes, was.param + 1, was.from},
+            {was.at, was.bytes, was.param, was.from + 16},
+        };
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            *c = wrong[k];
+            sure(plan_check(m.p, NULL), "chunk %d passes with mistake %zu", i, k);
+        }
+        *c = was;
+    }
+    const struct state_file was = *f;
+    struct state_file wrong[6];
+    for (int k = 0; k < 6; k++) wrong[k] = was;
+    wrong[0].n = 0;
+    wrong[1].n++;
+    wrong[2].at += 64;
+    wrong[3].bytes -= 64;
+    wrong[4].all += 64;
+    wrong[5].n_chunks--;
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        *f = wrong[k];
+        sure(plan_check(m.p, NULL), "a file with mistake %zu passes", k);
+    }
+    *f = was;
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+START_TEST(checker_wants_rows_in_the_file)
+{
+    struct made m = offload_made(2, false);
+    for (int i = 0; i < m.pl->n_state; i++) {
+        struct state_row *r = &m.pl->state[i];
+        if (r->kind != STATE_OPTIMIZER) continue;
+        const size_t was = r->off[r->owner], wrong[] = {was + 64, was + r->bytes, STATE_NOWHERE};
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            r->off[r->owner] = wrong[k];
+            sure(plan_check(m.p, NULL), "%s at %zu passes", r->name, wrong[k]);
+        }
+        r->off[r->owner] = was;
+        r->home = HOME_DEVICE;
+        sure(plan_check(m.p, NULL), "%s in memory passes", r->name);
+        r->home = HOME_FILE;
+    }
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+/* An update takes as long as its computation, or as moving the state twice, and some time more for both ends:
+ * the first part comes alone, and the last one goes alone. */
+START_TEST(update_takes_the_longer_time)
+{
+    struct made m = offload_made(1, false);
+    const struct state_file *f = &m.pl->state_file[0];
+    struct cost *k = cost_estimate(m.s);
+    double wall[3];
+    for (int i = 0; i < 3; i++) {
+        k->disk_ns_per_byte = (double[]){0, 1e-3, 1e4}[i];
+        struct sim *s = plan_simulate(m.p, k, NULL);
+        ck_assert_uint_eq(s->rank[0].moved, 2 * f->all);
+        wall[i] = s->wall_ns;
+        sim_free(s);
+    }
+    const double ends = 2 * (double)f->bytes, all = 2 * (double)f->all;
+    ck_assert_double_eq_tol(wall[1] - wall[0], 1e-3 * ends, 1e-3);
+    ck_assert(wall[2] >= 1e4 * all && wall[2] <= 1e4 * all + wall[0]);
+    cost_free(k);
+    made_free(&m);
+}
+END_TEST
+
+/* ---- trained weights --------------------------------------------------------------------------------------------- */
+
+/* Of 6 stages, all in files; _i: micro-batches that are kept, of 3. */
+static struct made trained_made(int in_flight)
+{
+    static const int on[STAGES];
+    static const bool in_file[STAGES] = {true, true, true, true, true, true};
+    struct placement_request q = {.n_stages = STAGES, .mesh = {{1}}, .rank_of = on, .in_file = in_file, .slots = 2,
+                                  .trained_in_file = true, .buffers = rig_buffers(2)};
+    struct plan_request r = rig_request("breadth-first", 6, 2, BACKWARD_AUTO);
+    r.in_flight = in_flight;
+    q.buffers.in_file = true;
+    struct made m = made_cut(q, rig_chain(LAYERS), &rig_plain, r);
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    return m;
+}
+
+/* Each backward visit leaves its gradients in the file, and each one but the first takes them from there. After the
+ * update both slots get the weights that the next step begins with. */
+START_TEST(gradients_come_and_go)
+{
+    const int kept = _i;
+    struct made m = trained_made(kept);
+    const int visits = (3 + kept - 1) / kept, n = m.p->row_n[0];
+    int takes[STAGES] = {0}, leaves[STAGES] = {0}, update = 0;
+    ck_assert_uint_eq(m.pl->state_file[0].beside, 6 * m.pl->state[0].bytes + 6 * m.pl->state[1].bytes);
+    for (int i = 0; i < n; i++) {
+        const struct act *a = &m.p->row[0][i];
+        takes[a->stage] += a->op == ACT_LW && a->flags & ACT_GRADS;
+        leaves[a->stage] += a->op == ACT_EW && a->flags & ACT_GRADS;
+        if (a->op == ACT_O) update = i;
+    }
+    for (int s = 0; s < STAGES; s++) {
+        ck_assert_int_eq(leaves[s], visits);
+        ck_assert_int_eq(takes[s], visits - 1);
+    }
+    ck_assert_int_eq(n, update + 3);
+    ck_assert(m.p->row[0][n - 1].op == ACT_LW && m.p->row[0][n - 2].op == ACT_LW);
+    made_free(&m);
+}
+END_TEST
+
+START_TEST(checker_follows_gradients)
+{
+    struct made m = trained_made(_i);
+    struct act *row = m.p->row[0];
+    const int n = m.p->row_n[0];
+    for (int i = 0; i < n; i++) {
+        if ((row[i].op != ACT_LW || i > n - 3) && row[i].op != ACT_EW) continue;
+        row[i].flags ^= ACT_GRADS;
+        sure(plan_check(m.p, NULL), "action %d with and without gradients passes", i);
+        row[i].flags ^= ACT_GRADS;
+    }
+    const struct act late = row[n - 2];
+    row[n - 2] = row[n - 3], row[n - 3] = late;
+    sure(plan_check(m.p, NULL), "weights that are read before the update pass");
+    row[n - 3] = row[n - 2], row[n - 2] = late;
+    for (int i = 0; i < m.g->n_params; i++) {
+        size_t *at = &m.pl->use_off[0][m.pl->use_first[i]];
+        const size_t was = *at, wrong[] = {was + m.pl->slots[0].grad_bytes, STATE_NOWHERE, was - 64};
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            *at = wrong[k];
+            sure(plan_check(m.p, NULL), "the gradient of %s at %zu passes", m.pl->state[i].name, wrong[k]);
+        }
+        *at = was;
+    }
+    m.pl->state_file[0].beside -= 64;
+    sure(plan_check(m.p, NULL), "fewer weights in files pass");
+    m.pl->state_file[0].beside += 64;
+    m.pl->slots[0].grad_at += 64;
+    sure(plan_check(m.p, NULL), "slots beyond memory pass");
+    m.pl->slots[0].grad_at -= 64;
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("fetch", 60);
@@ -182,5 +385,11 @@ int main(void)
     tcase_add_test(t, checker_wants_rows_in_their_slots);
     tcase_add_test(t, checker_follows_memory);
     tcase_add_test(t, time_is_that_of_programs_or_disk);
+    tcase_add_loop_test(t, state_lies_in_chunks, 0, 2);
+    tcase_add_loop_test(t, checker_wants_all_state_in_chunks, 0, 2);
+    tcase_add_test(t, checker_wants_rows_in_the_file);
+    tcase_add_test(t, update_takes_the_longer_time);
+    tcase_add_loop_test(t, gradients_come_and_go, 1, 4);
+    tcase_add_loop_test(t, checker_follows_gradients, 1, 4);
     return suite_run("fetch", CK_FORK, t);
 }

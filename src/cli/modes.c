@@ -290,15 +290,15 @@ static int weights_check(const struct job *j, struct text *out, struct err *e)
     return bad;
 }
 
-/* Checks the folder for frozen weights, if some would lie there. */
+/* Checks the folder for weights and optimizer state, if some would lie there. */
 static int disk_check(const struct job *j, struct err *e)
 {
     struct text path = {0};
     struct out_place at = OUT_NOWHERE;
     int n = 0, bad = 0;
-    for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) n += j->pl->slots[r].n;
+    for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) n += j->pl->slots[r].n + j->pl->state_file[r].n;
     if (!n) return 0;
-    text_add(&path, "%s/weights-0", j->conf->pipeline.disk);
+    text_add(&path, "%s/rank-0", j->conf->pipeline.disk);
     if (out_place(path.s, &at, e)) bad = err_where(e, "pipeline.disk");
     out_place_free(&at);
     text_free(&path);

@@ -116,7 +116,8 @@ struct conf {
         enum reduce_by reduce; enum when shard_optimizer;
         bool read_in_place;
         struct conf_ints max_memory;                    /* bytes: one for all ranks, or one a rank; empty: no limit */
-        const char *disk;                               /* folder for frozen weights that memory has no space for */
+        const char *disk;                               /* folder for state that memory has no space for */
+        enum when offload_optimizer;
         struct conf_reals speed;                        /* relative, one a rank; empty: all equal */
         struct conf_texts no_split;
         enum recompute_mode recompute;

@@ -379,6 +379,9 @@ const struct opt opt_table[] = {
     {"pipeline.disk", OPT_FILE, AT(pipeline.disk), NULL, .written = true,
      .text = "folder for frozen weights beyond pipeline.max_memory, or beyond the host's memory: each rank keeps them "
              "in a file there and reads them as it needs them; results do not change"},
+    {"pipeline.offload_optimizer", OPT_ENUM, AT(pipeline.offload_optimizer), "auto", .words = WORDS_WHEN(WORD_TEXT),
+     .text = "keep the optimizer's state in a file of pipeline.disk, on CPUs, with one replica; results do not change. "
+             "auto: if limits are exceeded even with frozen weights there; then, if need be, trained ones, too"},
     {"pipeline.speed", OPT_REALS, AT(pipeline.speed), NULL, 1e-6, 1e6,
      .text = "speed of each rank's device, relative to that of the costs; the default is 1 for all"},
     {"pipeline.no_split", OPT_TEXTS, AT(pipeline.no_split), NULL,

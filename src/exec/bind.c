@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include "exec/disk.h"
 #include "exec/fetch.h"
 #include "exec/meter.h"
 #include "optim/optim.h"
@@ -189,8 +190,7 @@ int exec_free_memory(struct exec *s, size_t *bytes, struct err *e)
 int exec_bind(struct exec *s, struct err *e)
 {
     const struct exec_request *r = &s->q;
-    if (regions_open(s, e) || fetch_open(s, e)) return -1;
-    if (exec_weights_list(s, e)) return -1;
+    if (regions_open(s, e) || exec_weights_list(s, e) || offload_open(s, e) || fetch_open(s, e)) return -1;
     int max_micro = 1;
     uint64_t before = resident_peak();
     for (int i = 0; i < r->n_plans; i++) {
@@ -224,7 +224,9 @@ void exec_close(struct exec *s)
 {
     if (!s) return;
     exec_feeds_close(s);
+    disk_close(s);
     fetch_close(s);
+    offload_close(s);
     if (s->window) s->param.at = s->grad.at = NULL;        /* the transport owns them */
     if (s->be) {
         region_close(s, &s->param); region_close(s, &s->grad); region_close(s, &s->state); region_close(s, &s->packed);

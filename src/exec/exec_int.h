@@ -77,7 +77,8 @@ struct exec {
     const int *own; int n_own;                           /* stages of the plan on this rank, ascending */
     struct bound *bound; int n_bound;
     struct pending *pending; int n_pending, max_pending;
-    struct fetcher *fetch;                                 /* weights that lie in a file; NULL: none on this rank */
+    /* threads that read and write files; weights, and optimizer state, that lie in one; NULL: none on this rank */
+    struct disk *disk; struct fetcher *fetch; struct offload *offload;
     struct feed *feed[2];                                /* DS_TRAIN, DS_TEST */
     int value_at[2][MAX_INPUTS];                         /* of each graph input: its index among the feed's values */
     struct early early[EARLY]; int n_early;              /* oldest first */

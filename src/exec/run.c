@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "exec/disk.h"
 #include "exec/fetch.h"
 #include "exec/meter.h"
 #include "optim/optim.h"
@@ -187,7 +188,7 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
         bad = step_run(s, o, id, r, e);
         exec_ahead_done(s);
     }
-    if (s->fetch) fetch_report(s, r);
+    if (s->disk) disk_report(s, r);
     if (meter_step_end(s, bad, r, e)) bad = step_failed(s, "account", e);
     r->grad_norm = s->grad_norm;
     r->resident_bytes = resident_peak() - s->resident_before;

@@ -41,8 +41,32 @@ static int file_get(struct exec *s, const struct state_row *r, void *plain, cons
     return bad;
 }
 
+/* A row in a file that updates change, or (grad) its gradient: its stored bytes pass through memory of their own. */
+static int offloaded_get(struct exec *s, const struct state_row *r, bool grad, void *plain, struct err *e)
+{
+    void *stored = mem_alloc(r->bytes);
+    const int bad = (grad ? offload_grad : offload_get)(s, r, stored, e) || file_get(s, r, plain, stored, e);
+    free(stored);
+    return bad ? -1 : 0;
+}
+
+static int offloaded_set(struct exec *s, const struct state_row *r, const void *values, struct err *e)
+{
+    if (r->kind == STATE_WEIGHT && fetch_row_begin(s, r, e)) return -1;
+    void *stored = mem_alloc(r->bytes);
+    const int bad = s->ops->param_import(s->be, r->param, stored, values, e) || offload_set(s, r, stored, e);
+    free(stored);
+    return bad ? -1 : 0;
+}
+
+static bool is_offloaded(const struct state_row *r)
+{
+    return r->home == HOME_FILE && (r->kind == STATE_OPTIMIZER || r->trained);
+}
+
 static int values_set(struct exec *s, const struct state_row *r, const void *values, struct err *e)
 {
+    if (is_offloaded(r)) return offloaded_set(s, r, values, e);
     const bool file = r->home == HOME_FILE;
     if (file && fetch_row_begin(s, r, e)) return -1;
     if (s->ops->param_import(s->be, r->param, state_at(s, r), values, e)) return -1;
@@ -95,6 +119,7 @@ void *exec_state_values(struct exec *s, int row)
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[row];
+    if (is_offloaded(r)) return offloaded_get(s, r, false, plain, e);
     if (r->home != HOME_FILE) return file_get(s, r, plain, state_at(s, r), e);
     void *stored = mem_alloc(r->bytes);
     const int bad = fetch_row_read(s, r, stored, e) || file_get(s, r, plain, stored, e);
@@ -116,7 +141,7 @@ int exec_state_set(struct exec *s, int row, const void *plain, struct err *e)
 int exec_state_from(struct exec *s, int row, const struct exec_source *from, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[row];
-    return r->home == HOME_FILE ? fetch_row_from(s, r, from, e) : 0;
+    return r->home == HOME_FILE && !is_offloaded(r) ? fetch_row_from(s, r, from, e) : 0;
 }
 
 int exec_state_changed(struct exec *s, struct err *e) { return exec_pack(s, false, e); }
@@ -212,7 +237,8 @@ int exec_weights_list(struct exec *s, struct err *e)
     for (int i = s->g->n_params, k = 0; i < s->q.pl->n_state; i++) {
         const struct state_row *r = &s->q.pl->state[i];
         if (r->kind == STATE_AVERAGE && exec_holds(s, i)) average_list(s, r);
-        else if (r->kind == STATE_OPTIMIZER && !r->buffer && exec_holds(s, i)) s->weight[k++].state = state_at(s, r);
+        else if (r->kind == STATE_OPTIMIZER && !r->buffer && !is_offloaded(r) && exec_holds(s, i))
+            s->weight[k++].state = state_at(s, r);
     }
     return sums_list(s, e);
 }
@@ -221,6 +247,7 @@ int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[param];
     if (!updates(s, param)) return err_set(e, E_INTERNAL, "%s has no gradient here", r->name);
+    if (is_offloaded(r)) return offloaded_get(s, r, true, plain, e);
     return file_get(s, r, plain, use_at(s, param, 0), e);
 }
 
@@ -309,6 +336,7 @@ bool exec_norms_it(const struct exec *s, int param)
 int exec_norm(struct exec *s, int param, struct err *e)
 {
     if (!exec_norms_it(s, param)) return 0;
+    /* call.c makes norms of gradients that go to a file before they go */
     return s->ops->sumsq(s->be, use_at(s, param, 0), s->q.pl->state[param].bytes / sizeof(float), &s->norm_at[param],
                          e);
 }
@@ -381,9 +409,15 @@ int exec_averages_copies(struct exec *s, struct err *e)
     return s->n_copies ? s->ops->update(s->be, s->optimizer, s->copy, s->n_copies, s->block, e) : 0;
 }
 
+static int weights_update(struct exec *s, struct err *e)
+{
+    if (s->offload) return offload_update(s, e);
+    return s->ops->update(s->be, s->optimizer, s->weight, s->n_weights, s->block, e);
+}
+
 int exec_optimize(struct exec *s, struct bound *b, struct err *e)
 {
-    if (s->ops->update(s->be, s->optimizer, s->weight, s->n_weights, s->block, e)) return -1;
+    if (weights_update(s, e)) return -1;
     if (b->p->req.batch_norm == STATS_FROZEN) return 0;
     int n = 0;
     for (int k = 0; k < s->n_own; k++) {

@@ -239,13 +239,21 @@ struct sharing job_sharing(const struct job *j, const struct conf *c)
     return (struct sharing){(size_t)c->pipeline.bucket_kib * 1024, yes || pays, by_transport};
 }
 
+struct state_buffers job_buffers(const struct job *j)
+{
+    struct state_buffers b = optim_buffers(j->conf);
+    b.in_file = j->offloads >= OFFLOADS_STATE;
+    return b;
+}
+
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e)
 {
     struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .mesh = j->mesh,
                                   .first_group = first_group, .rank_of = j->rank_of,
-                                  .buffers = optim_buffers(j->conf), .sharing = job_sharing(j, j->conf),
+                                  .buffers = job_buffers(j), .sharing = job_sharing(j, j->conf),
                                   .groups = (int)j->conf->train.gradient_groups, .in_file = j->in_file,
-                                  .slots = TIER_SLOTS};
+                                  .slots = TIER_SLOTS,
+                                  .trained_in_file = j->offloads == OFFLOADS_WEIGHTS};
     return placement_make(&r, e);
 }
 
@@ -445,6 +453,13 @@ static int plan_recompute(struct job *j, int n_ranks, struct err *e)
     return bad;
 }
 
+static int plan_placed(struct job *j, struct err *e)
+{
+    plans_free(j);
+    j->pl = job_place(j, j->first_group, e);
+    return !j->pl || plan_kinds(j, e) ? -1 : 0;
+}
+
 /* The more micro-batches are kept, the less often weights in files are read; fewer are kept until the plan fits. */
 static int plan_in_files(struct job *j, int n_ranks, const uint64_t *limit, struct err *e)
 {
@@ -454,12 +469,14 @@ static int plan_in_files(struct job *j, int n_ranks, const uint64_t *limit, stru
         unplan(j);
         j->n_tiers = n;
         j->tier_flight = flight < most ? flight : 0;
-        if (plan_all(j, n_ranks, e)) return -1;           /* with all frozen weights in files */
+        if (plan_all(j, n_ranks, e)) return -1;           /* with all weights in files that may lie there */
         if (tiers_choose(j, limit) || j->conf->pipeline.in_flight) break;
     }
-    plans_free(j);
-    j->pl = job_place(j, j->first_group, e);
-    return !j->pl || plan_kinds(j, e) ? -1 : 0;
+    if (plan_placed(j, e)) return -1;
+    if (j->offloads < OFFLOADS_WEIGHTS || tiers_fit(j, limit)) return 0;
+    free(j->in_file);                                     /* the largest weights and gradients are of two stages */
+    tiers_all(j);
+    return plan_placed(j, e);
 }
 
 /* As before, if files do not help. */
@@ -478,16 +495,24 @@ static int plan_tiers(struct job *j, struct err *e)
     return bad ? -1 : 0;
 }
 
+static int plan_offload(struct job *j, int n_ranks, enum offloads offloads, struct err *e)
+{
+    unplan(j);
+    j->offloads = offloads;
+    j->n_tiers = j->tier_flight = 0;
+    if (plan_all(j, n_ranks, e)) return -1;
+    return tiers_needed(j) ? plan_tiers(j, e) : 0;
+}
+
 int job_plan_only(struct job *j, int n_ranks, struct err *e)
 {
     uint64_t need;
+    enum offloads most, k;
     free(j->free_bytes);
     j->free_bytes = NULL;
-    j->n_tiers = j->tier_flight = 0;
-    if (plan_all(j, n_ranks, e)) return -1;
-    if (tiers_needed(j) && plan_tiers(j, e)) return -1;
-    if (j->n_tiers) return 0;
-    if (j->conf->pipeline.max_memory.n || j->be->stream || !limit_pool_short(j, false, &need)) return 0;
+    if (offload_range(j, &k, &most, e) || plan_offload(j, n_ranks, k, e)) return -1;
+    while (k < most && tiers_needed(j)) if (plan_offload(j, n_ranks, ++k, e)) return -1;
+    if (j->n_tiers || j->conf->pipeline.max_memory.n || j->be->stream || !limit_pool_short(j, false, &need)) return 0;
     return plan_recompute(j, n_ranks, e);
 }
 

@@ -43,6 +43,7 @@ struct job {
     /* Weights of these stages lie in files (tiers.h); NULL: all lie in memory. n_tiers: stages that such a plan has;
      * tier_flight: micro-batches that its ranks keep, if the configuration does not say; 0: all. */
     bool *in_file; int n_tiers, tier_flight;
+    enum offloads { OFFLOADS_NOTHING, OFFLOADS_STATE, OFFLOADS_WEIGHTS } offloads;   /* what is trained, in files */
     struct placement *pl;
     /* DS_TRAIN, DS_TEST; NULL if not opened or not configured */
     struct ds *data[2];
@@ -85,6 +86,7 @@ int job_data(struct job *j, struct err *e);
 /* The request for the batch size of that kind, which must be needed. */
 struct plan_request job_request(const struct job *j, int kind);
 const char *job_schedule(const struct job *j);             /* of training */
+struct state_buffers job_buffers(const struct job *j);     /* of the optimizer, and where they lie */
 struct sharing job_sharing(const struct job *j, const struct conf *c);   /* of the job's network and device */
 /* of its stages, cut at first_group */
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e);

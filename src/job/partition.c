@@ -50,7 +50,7 @@ static struct part_request cut_request(struct job *j, const struct conf *c, cons
     return (struct part_request){
         .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .rank_of = j->rank_of,
         .mesh = {{j->rank_of ? j->mesh.size[AXIS_PP] : j->n_stages, j->mesh.size[AXIS_DP]}},
-        .buffers = optim_buffers(j->conf), .sharing = job_sharing(j, c), .free_bytes = j->free_bytes,
+        .buffers = job_buffers(j), .sharing = job_sharing(j, c), .free_bytes = j->free_bytes,
         .rough = j->rough};
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "job/memory_limit.h"
 #include "job/tiers.h"
+#include "optim/optim.h"
 #include "plan/part.h"
 
 bool tiers_needed(const struct job *j)
@@ -36,11 +37,38 @@ uint64_t *tiers_limits(const struct job *j, struct err *e)
     return limit;
 }
 
-/* May the weight lie in a file? Its bytes, otherwise 0. */
+/* May the weight lie in a file? Its bytes there, with those of its gradient; otherwise 0. */
 static uint64_t row_bytes(const struct job *j, const struct state_row *r)
 {
-    const bool may = r->region == IN_PARAM && placement_may_file(j->sel, r);
-    return may && j->graph->param[r->param].n_uses == 1 ? r->bytes : 0;
+    const bool may = r->region == IN_PARAM && placement_may_file(j->sel, r) && j->graph->param[r->param].n_uses == 1;
+    if (!may || (r->trained && j->offloads < OFFLOADS_WEIGHTS)) return 0;
+    return r->trained ? 2 * r->bytes : r->bytes;
+}
+
+static int offload_check(const struct job *j, struct err *e)
+{
+    static const char key[] = "pipeline.offload_optimizer";
+    const struct conf *c = j->conf;
+    if (!c->pipeline.disk) return conf_error(c, key, e, "needs pipeline.disk, a folder for the optimizer's state");
+    if (j->be->stream) return conf_error(c, key, e, "is for CPUs, and this run computes on a GPU");
+    if (c->pipeline.replicas > 1)
+        return conf_error(c, key, e, "is for one replica; with several, pipeline.shard_optimizer shares out the state");
+    if (!optim_buffers(c).n)
+        return conf_error(c, key, e, "train.optimizer = \"%s\" keeps no state here", conf_word(c, "train.optimizer"));
+    return 0;
+}
+
+int offload_range(const struct job *j, enum offloads *least, enum offloads *most, struct err *e)
+{
+    const struct conf *c = j->conf;
+    const enum when wants = c->pipeline.offload_optimizer;
+    struct err why = {0};
+    *least = *most = OFFLOADS_NOTHING;
+    if (c->run.evaluate || wants == WHEN_NO) return 0;
+    if (offload_check(j, wants == WHEN_YES ? e : &why)) return wants == WHEN_YES ? -1 : 0;
+    if (wants == WHEN_YES) *least = OFFLOADS_STATE;
+    *most = c->train.gradient_groups > 1 || c->train.ema > 0 ? OFFLOADS_STATE : OFFLOADS_WEIGHTS;
+    return 0;
 }
 
 int tiers_stages(const struct job *j, const uint64_t *limit)
@@ -149,11 +177,14 @@ static uint64_t tier_choose(const struct tier *t, uint64_t space)
 bool tiers_choose(struct job *j, const uint64_t *limit)
 {
     bool fits = true;
+    size_t *bytes = mem_alloc((size_t)j->n_stages * sizeof *bytes);
+    for (int s = 0; s < j->n_stages; s++) bytes[s] = j->pl->slot_used[s] + j->pl->slot_grads[s];
     for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) {
         const struct weight_slots *of = &j->pl->slots[r];
-        const uint64_t other = limit_bytes(j, r) - (uint64_t)of->n * of->bytes;
-        const struct tier t = {j->pl->map.stages_of[r], j->pl->map.n_stages_of[r], j->pl->slot_used, j->in_file};
+        const uint64_t other = limit_bytes(j, r) - (uint64_t)of->n * (of->bytes + of->grad_bytes);
+        const struct tier t = {j->pl->map.stages_of[r], j->pl->map.n_stages_of[r], bytes, j->in_file};
         fits &= other + tier_choose(&t, limit[r] > other ? limit[r] - other : 0) <= limit[r];
     }
+    free(bytes);
     return fits;
 }

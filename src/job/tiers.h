@@ -1,5 +1,5 @@
 /* Frozen weights beyond a rank's memory lie in files of pipeline.disk (plan/placement.h). Which, and in how many
- * stages. Pure, as job.h. */
+ * stages. The optimizer's state may lie there, too. Pure, as job.h. */
 #ifndef JOB_TIERS_H
 #define JOB_TIERS_H
 #include "job/job.h"
@@ -7,6 +7,8 @@
 enum { TIER_SLOTS = 2 };                                  /* one is read while the other is used */
 /* Is pipeline.disk set, and does the plan exceed the memory of a rank or of its host? */
 bool tiers_needed(const struct job *j);
+/* What of that which is trained must lie in files, and may. 78 if it must, but may not. */
+int offload_range(const struct job *j, enum offloads *least, enum offloads *most, struct err *e);
 /* Bytes of each rank of a pipeline. free(); NULL: 78. */
 uint64_t *tiers_limits(const struct job *j, struct err *e);
 bool tiers_fit(const struct job *j, const uint64_t *limit);   /* does each rank's largest plan? */

@@ -41,8 +41,9 @@ struct be_weight {
 };
 
 /* Stored for each trained weight: the names of the optimizer's buffers, and whether there is an average (train.ema).
- * fixed: nothing is trained, so there are none of these and no gradients. */
-struct state_buffers { int n; const char *const *name; bool average, fixed; };
+ * fixed: nothing is trained, so there are none of these and no gradients. whole: a step needs all of a weight's buffers
+ * at once. in_file: the buffers lie in a file (plan/offload.c). */
+struct state_buffers { int n; const char *const *name; bool average, fixed, whole, in_file; };
 
 /* Arguments of one call. Pointers the call does not use are NULL. */
 struct op_call {

@@ -128,5 +128,5 @@ struct state_buffers optim_buffers(const struct conf *c)
     double hyper[MAX_HYPER];
     if (c->run.evaluate) return (struct state_buffers){.fixed = true};
     optim_hyper(c, hyper);
-    return (struct state_buffers){k->states(hyper), k->buffer, c->train.ema > 0, false};
+    return (struct state_buffers){k->states(hyper), k->buffer, c->train.ema > 0, .whole = k->whole};
 }

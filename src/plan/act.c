@@ -78,8 +78,8 @@ const struct act_info act_info[ACT_COUNT] = {
                 .after_come = BIT(CHAN_WEIGHT), .part = ACC_TRANSFER, .wait = ACC_WAIT_DOWN},
     [ACT_RU] = POST("RU", "post the receive of an updated tied weight", KIND_RECV, ACT_SU, CHAN_PARAM,
                     ACC_WAIT_UP, false),
-    [ACT_LW] = {"LW", "begin to load frozen weights from disk", KIND_FETCH, .part = ACC_FETCH},
-    [ACT_EW] = {"EW", "give up the memory of frozen weights", KIND_EVICT, .part = ACC_FETCH},
+    [ACT_LW] = {"LW", "begin to load weights from disk", KIND_FETCH, .part = ACC_FETCH},
+    [ACT_EW] = {"EW", "give up the memory of weights", KIND_EVICT, .part = ACC_FETCH},
 };
 
 enum act_op act_post(enum chan_kind kind, enum act_kind end)

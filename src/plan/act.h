@@ -52,7 +52,7 @@ enum act_op {
     ACT_O,      /* optimizer and statistics; counts as reader of every kept statistic and loss        0O    */
     ACT_SW, ACT_RW,   /* post the send / receive of weights that one pipeline updated for all         0SW.c9 */
     ACT_SU, ACT_RU,   /* post the send / receive of an updated tied weight (from the owner)           1SU.c9 */
-    ACT_LW,     /* begin to load the stage's frozen weights from disk into their slot                 1LW   */
+    ACT_LW,     /* begin to load the stage's weights from disk into their slot                        1LW   */
     ACT_EW,     /* their slot is free for another stage's weights                                     1EW   */
     ACT_COUNT
 };
@@ -95,8 +95,9 @@ static inline bool channel_lends(enum chan_kind kind)
 enum act_op act_post(enum chan_kind kind, enum act_kind end);   /* the action that posts this end of such a message */
 
 /* Actions that accumulate: with ACT_FIRST the first micro-batch of a block overwrites the accumulators. ACT_A: it adds
- * the gradients that B makes (of norms), those that W makes, or both. */
-enum act_flag { ACT_FIRST = 1, ACT_OF_B = 2, ACT_OF_W = 4 };
+ * the gradients that B makes (of norms), those that W makes, or both. ACT_LW with ACT_GRADS: gradients come from the
+ * file, too; ACT_EW: they go there. */
+enum act_flag { ACT_FIRST = 1, ACT_OF_B = 2, ACT_OF_W = 4, ACT_GRADS = 8 };
 
 enum opnd_mode { OPND_READ = 1, OPND_WRITE = 2, OPND_LAST = 4 };
 /* slot: of the action's first micro-batch; the slots of its other micro-batches follow */

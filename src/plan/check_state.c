@@ -36,11 +36,13 @@ static bool rank_uses(const struct ties *c, int param, int rank)
 static int grads_check(const struct ties *c, const struct state_row *r, int rank, size_t *end)
 {
     const struct placement *pl = c->p->pl;
-    size_t region = rank == r->owner ? pl->sum_bytes[rank] : pl->level_bytes[rank];
+    size_t region = rank == r->owner ? pl->sum_bytes[rank] : pl->slots[rank].n ? pl->slots[rank].grad_at
+                                                                              : pl->level_bytes[rank];
     for (int u = 0; u < c->p->sel->g->param[r->param].n_uses; u++) {
         size_t at = placement_use(pl, rank, r->param, u);
         bool wants = r->trained && (rank == r->owner || rank_of_use(c, r->param, u) == rank);
         if (wants && at == STATE_NOWHERE) return state_fail(c, r, rank, "a gradient is nowhere");
+        if (r->home == HOME_FILE) continue;               /* slot_check */
         if (at != STATE_NOWHERE && !lies_free(at, r->bytes, end, region))
             return state_fail(c, r, rank, "a gradient lies where another one is");
     }
@@ -61,7 +63,7 @@ static int lies_check(const struct ties *c, int rank, struct lies *x, size_t reg
 {
     if (x->n) qsort(x->v, (size_t)x->n, sizeof *x->v, by_place);
     for (int i = 0; i < x->n; i++)
-        if (x->v[i].end > region || (i && x->v[i].at < x->v[i - 1].end))
+        if (x->v[i].at > region || x->v[i].end > region || (i && x->v[i].at < x->v[i - 1].end))
             return state_fail(c, x->v[i].row, rank, "lies where other state is");
     return 0;
 }
@@ -78,7 +80,10 @@ static bool row_wanted(const struct ties *c, const struct state_row *r, int rank
 static int places_check(const struct ties *c, int rank)
 {
     const struct placement *pl = c->p->pl;
-    const size_t region[] = {[IN_PARAM] = pl->param_bytes[rank], [IN_STATE] = pl->state_bytes[rank]};
+    const struct weight_slots *slots = &pl->slots[rank];
+    const struct state_file *file = &pl->state_file[rank];
+    const size_t region[] = {[IN_PARAM] = slots->n ? slots->at : pl->param_bytes[rank],
+                             [IN_STATE] = file->n ? file->at : pl->state_bytes[rank]};
     int bad = 0;
     for (int k = 0; k < STATE_REGIONS && !bad; k++) {
         struct lies x = {mem_alloc((size_t)(pl->n_state + 1) * sizeof *x.v), 0};
@@ -93,58 +98,140 @@ static int places_check(const struct ties *c, int rank)
                 x.v[x.n++] = (struct state_place){r->off[rank], r->off[rank] + r->bytes, r};
             else if (wants) bad = state_fail(c, r, rank, "is used, but nowhere");
         }
-        bad = bad || lies_check(c, rank, &x, k == IN_PARAM && pl->slots[rank].n ? pl->slots[rank].at : region[k]);
+        bad = bad || lies_check(c, rank, &x, region[k]);
         free(x.v);
     }
     return bad ? -1 : 0;
 }
 
-/* Weights of a stage that lie in a file: a weight of that stage alone, which nothing changes, within the stage's
- * slot. */
+/* ---- optimizer state in a file ---- */
+
+/* The first buffer of a weight; NULL: it has none in the rank's file. */
+static const struct state_row *buffer_first(const struct placement *pl, int rank, int param)
+{
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (r->kind == STATE_OPTIMIZER && r->param == param && !r->buffer && r->home == HOME_FILE && r->owner == rank)
+            return r;
+    }
+    return NULL;
+}
+
+/* Rows fill the file in their order, and chunks do; each begins with a block. */
+static int file_check(const struct ties *c, int rank)
+{
+    const struct placement *pl = c->p->pl;
+    const struct state_file *f = &pl->state_file[rank];
+    uint64_t end = 0;
+    size_t buffers = 0;
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (r->kind != STATE_OPTIMIZER || r->owner != rank) continue;
+        if (r->home != pl->state[i - (r->buffer > 0)].home) return state_fail(c, r, rank, "lies apart from the other");
+        if (r->home != HOME_FILE) continue;
+        if (r->off[rank] != end || pl->mesh.size[AXIS_DP] > 1)
+            return state_fail(c, r, rank, "has the wrong place in its file");
+        end += r->bytes;
+        if (buffers < (size_t)r->buffer + 1) buffers = (size_t)r->buffer + 1;
+    }
+    uint64_t beside = 0;
+    for (int i = 0; i < c->p->sel->g->n_params; i++)
+        if (pl->state[i].home == HOME_FILE && pl->state[i].trained && pl->state[i].owner == rank)
+            beside += pl->state[i].bytes;
+    const size_t place = f->bytes + (beside ? 2 * f->bytes / (buffers ? buffers : 1) : 0);
+    bool bad = end != f->all || (end && f->n < 1) || beside != f->beside || f->place < place ||
+               f->at + (size_t)f->n * f->place > pl->state_bytes[rank];
+    end = 0;
+    for (int i = 0; i < f->n_chunks && !bad; end += f->chunk[i++].bytes) {
+        const struct state_chunk *k = &f->chunk[i];
+        const struct state_row *r = buffer_first(pl, rank, k->param);
+        bad = !r || k->at != end || k->bytes > f->bytes || k->from * sizeof(float) >= r->bytes ||
+              k->from % f->block || r->off[rank] + k->from * sizeof(float) * buffers != end;
+    }
+    if (!bad && end == f->all) return 0;
+    return err_set(c->e, E_INTERNAL, "illegal plan: rank %d: its optimizer state in a file has no right chunks", rank);
+}
+
+/* ---- weights in a file ---- */
+
+/* May a trained weight lie in a file? One update changes it there, with its optimizer state; nothing else does. */
+static bool trained_moves(const struct placement *pl, const struct state_row *r)
+{
+    bool average = false;
+    for (int i = 0; i < pl->n_state; i++)
+        average |= pl->state[i].kind == STATE_AVERAGE && pl->state[i].param == r->param;
+    return buffer_first(pl, r->owner, r->param) && !average && !r->tied && pl->n_levels == 1 &&
+           pl->mesh.size[AXIS_DP] == 1;
+}
+
+/* What of a stage lies in its slot: its weights, their gradients. */
+struct slot_lies { struct lies weights, grads; };
+
+static int slot_row(const struct ties *c, int s, const struct state_row *r, struct slot_lies *x)
+{
+    const struct placement *pl = c->p->pl;
+    const int rank = c->p->stage[s].rank, slot = pl->slot_of[s];
+    const struct weight_slots *of = &pl->slots[rank];
+    const struct param *p = &c->p->sel->g->param[r->param];
+    int here = 0;
+    for (int u = 0; u < p->n_uses; u++) here += c->stage_of[c->p->sel->group_of[p->use_node[u]]] == s;
+    if (!here) return 0;
+    if (here < p->n_uses || (r->trained && !trained_moves(pl, r)) || r->region != IN_PARAM || slot < 0 || slot >= of->n)
+        return state_fail(c, r, rank, "cannot lie in a file");
+    const size_t at = r->off[rank], grad = r->trained ? placement_use(pl, rank, r->param, 0) : 0;
+    if (at < of->at + (size_t)slot * of->bytes || (r->trained && grad < of->grad_at + (size_t)slot * of->grad_bytes))
+        return state_fail(c, r, rank, "lies before its slot");
+    x->weights.v[x->weights.n++] = (struct state_place){at, at + r->bytes, r};
+    if (r->trained) x->grads.v[x->grads.n++] = (struct state_place){grad, grad + r->bytes, r};
+    return 0;
+}
+
+/* Weights of a stage that lie in a file: weights of that stage alone, within the stage's slot; and their gradients. */
 static int slot_check(const struct ties *c, int s)
 {
     const struct placement *pl = c->p->pl;
     const int rank = c->p->stage[s].rank, slot = pl->slot_of[s];
     const struct weight_slots *of = &pl->slots[rank];
-    struct lies x = {mem_alloc((size_t)(pl->n_state + 1) * sizeof *x.v), 0};
+    const size_t n = (size_t)(pl->n_state + 1);
+    struct slot_lies x = {{mem_alloc(n * sizeof *x.weights.v), 0}, {mem_alloc(n * sizeof *x.grads.v), 0}};
     int bad = 0;
-    for (int i = 0; i < pl->n_state && !bad; i++) {
-        const struct state_row *r = &pl->state[i];
-        if (r->home != HOME_FILE) continue;
-        const struct param *p = &c->p->sel->g->param[r->param];
-        int here = 0;
-        for (int u = 0; u < p->n_uses; u++) here += c->stage_of[c->p->sel->group_of[p->use_node[u]]] == s;
-        if (!here) continue;
-        if (here < p->n_uses || r->trained || r->region != IN_PARAM || slot < 0 || slot >= of->n)
-            bad = state_fail(c, r, rank, "cannot lie in a file");
-        else if (r->off[rank] < of->at + (size_t)slot * of->bytes)
-            bad = state_fail(c, r, rank, "lies before its slot");
-        else x.v[x.n++] = (struct state_place){r->off[rank], r->off[rank] + r->bytes, r};
-    }
-    bad = bad || lies_check(c, rank, &x, of->at + (size_t)(slot + 1) * of->bytes);
-    free(x.v);
+    for (int i = 0; i < pl->n_state && !bad; i++)
+        if (pl->state[i].home == HOME_FILE && pl->state[i].kind != STATE_OPTIMIZER)
+            bad = slot_row(c, s, &pl->state[i], &x);
+    bad = bad || lies_check(c, rank, &x.weights, of->at + (size_t)(slot + 1) * of->bytes) ||
+          lies_check(c, rank, &x.grads, of->grad_at + (size_t)(slot + 1) * of->grad_bytes);
+    free(x.weights.v);
+    free(x.grads.v);
     return bad ? -1 : 0;
 }
 
 static int slots_check(const struct ties *c)
 {
     const struct placement *pl = c->p->pl;
-    for (int r = 0; r < c->p->n_ranks; r++)
-        if (pl->slots[r].n && pl->slots[r].at + (size_t)pl->slots[r].n * pl->slots[r].bytes > pl->param_bytes[r])
+    for (int r = 0; r < c->p->n_ranks; r++) {
+        const struct weight_slots *of = &pl->slots[r];
+        if (of->n && (of->at + (size_t)of->n * of->bytes > pl->param_bytes[r] ||
+                      of->grad_at + (size_t)of->n * of->grad_bytes > pl->grad_bytes[r]))
             return err_set(c->e, E_INTERNAL, "illegal plan: rank %d: its slots of weights exceed its memory", r);
+    }
     for (int s = 0; s < c->p->n_stages; s++) if (slot_check(c, s)) return -1;
     return 0;
 }
 
-/* Does the program read a weight that lies in a file? */
-static bool reads_file(const struct plan *p, const struct prog *g)
+/* What of a stage in a file does a program use: 1: weights; 2: it adds to their gradients. */
+enum { USES_WEIGHTS = 1, USES_GRADS = 2 };
+static int uses_file(const struct plan *p, const struct prog *g)
 {
+    int uses = 0;
     for (int i = 0; i < g->n; i++) {
         const struct group *k = &p->sel->group[g->k[i].group];
-        for (int j = 0; j < k->n_param; j++)
-            if (g->k[i].param[j].space == SP_PARAM && p->pl->state[k->param[j]].home == HOME_FILE) return true;
+        for (int j = 0; j < k->n_param; j++) {
+            if (p->pl->state[k->param[j]].home != HOME_FILE) continue;
+            if (g->k[i].param[j].space == SP_PARAM) uses |= USES_WEIGHTS;
+            if (g->k[i].pgrad[j].space == SP_GRAD) uses |= USES_GRADS;
+        }
     }
-    return false;
+    return uses;
 }
 
 static int fetch_fail(const struct ties *c, int rank, const struct act *a, const char *what)
@@ -153,29 +240,54 @@ static int fetch_fail(const struct ties *c, int rank, const struct act *a, const
     return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, act_text(c->p, a, s), what);
 }
 
-/* holds: the stage whose weights each slot has, or gets; -1: none that this row brought. */
-static int fetch_check(const struct ties *c, int rank, const struct act *a, int *holds)
+/* Of each slot: holds: the stage whose weights it has, or gets; -1: none that this row brought; grads: the stage whose
+ * gradients it has; -1: none. filed: of each stage, are its gradients in the file? */
+struct slots_state { int *holds, *grads; bool *filed; };
+
+static int move_check(const struct ties *c, int rank, const struct act *a, struct slots_state *x, int slot)
+{
+    const bool grads = a->flags & ACT_GRADS, loads = a->op == ACT_LW;
+    if (loads && x->holds[slot] >= 0) return fetch_fail(c, rank, a, "the slot has other weights");
+    if (!loads && x->holds[slot] != a->stage) return fetch_fail(c, rank, a, "its weights are not in their slot");
+    if (loads && grads && !x->filed[a->stage]) return fetch_fail(c, rank, a, "the file has no gradients of this step");
+    if (!loads && grads != (x->grads[slot] >= 0)) return fetch_fail(c, rank, a, "it loses gradients, or has none");
+    x->holds[slot] = loads ? a->stage : -1;
+    x->grads[slot] = loads && grads ? a->stage : -1;
+    x->filed[a->stage] |= !loads && grads;
+    return 0;
+}
+
+static int fetch_check(const struct ties *c, int rank, const struct act *a, struct slots_state *x)
 {
     static const enum prog_kind prog[] = {[ACT_F] = PROG_F, [ACT_B] = PROG_B, [ACT_W] = PROG_W, [ACT_D] = PROG_D,
                                           [ACT_R] = PROG_R};
-    const int slot = c->p->pl->slot_of[a->stage];
-    const bool moves = a->op == ACT_LW || a->op == ACT_EW;
-    const bool runs = a->op >= ACT_F && a->op <= ACT_R && reads_file(c->p, &c->p->stage[a->stage].prog[prog[a->op]]);
-    if (!moves && !runs) return 0;
-    if (slot < 0 || slot >= c->p->pl->slots[rank].n) return fetch_fail(c, rank, a, "its weights have no slot");
-    if (a->op == ACT_LW && holds[slot] >= 0) return fetch_fail(c, rank, a, "the slot has other weights");
-    if (a->op != ACT_LW && holds[slot] != a->stage) return fetch_fail(c, rank, a, "its weights are not in their slot");
-    holds[slot] = a->op == ACT_EW ? -1 : a->stage;
+    const int slot = c->p->pl->slot_of[a->stage], n = c->p->pl->slots[rank].n;
+    const bool moves = a->op == ACT_LW || a->op == ACT_EW, runs = a->op >= ACT_F && a->op <= ACT_R;
+    const int uses = runs ? uses_file(c->p, &c->p->stage[a->stage].prog[prog[a->op]]) : 0;
+    for (int i = 0; i < n && a->op == ACT_O; i++) {
+        if (x->grads[i] >= 0) return fetch_fail(c, rank, a, "gradients are not in their file");
+        if (x->holds[i] >= 0 && c->p->pl->slot_grads[x->holds[i]])
+            return fetch_fail(c, rank, a, "a slot keeps weights");
+    }
+    if (!moves && !uses) return 0;
+    if (slot < 0 || slot >= n) return fetch_fail(c, rank, a, "its weights have no slot");
+    if (moves) return move_check(c, rank, a, x, slot);
+    if (x->holds[slot] != a->stage) return fetch_fail(c, rank, a, "its weights are not in their slot");
+    if (!(uses & USES_GRADS)) return 0;
+    if (x->grads[slot] < 0 && x->filed[a->stage]) return fetch_fail(c, rank, a, "its gradients are in their file");
+    x->grads[slot] = a->stage;
     return 0;
 }
 
 static int fetches_check(const struct ties *c, int rank)
 {
     const int n = c->p->pl->slots[rank].n;
-    int *holds = mem_alloc((size_t)(n + 1) * sizeof *holds), bad = 0;
-    for (int i = 0; i < n; i++) holds[i] = -1;
-    for (int i = 0; i < c->p->row_n[rank] && !bad; i++) bad = fetch_check(c, rank, &c->p->row[rank][i], holds);
-    free(holds);
+    struct slots_state x = {mem_alloc((size_t)(n + 1) * sizeof *x.holds), mem_alloc((size_t)(n + 1) * sizeof *x.grads),
+                            mem_alloc((size_t)c->p->n_stages * sizeof *x.filed)};
+    int bad = 0;
+    for (int i = 0; i < n; i++) x.holds[i] = x.grads[i] = -1;
+    for (int i = 0; i < c->p->row_n[rank] && !bad; i++) bad = fetch_check(c, rank, &c->p->row[rank][i], &x);
+    free(x.holds); free(x.grads); free(x.filed);
     return bad;
 }
 
@@ -309,7 +421,8 @@ int check_state(const struct plan *p, const int *stage_of, struct err *e)
     c.got = c.sent + p->n_chan;
     bad = writers_check(&c);
     for (int rank = 0; rank < p->n_ranks && !bad; rank++)
-        bad = places_check(&c, rank) || grads_all_check(&c, rank) || fetches_check(&c, rank);
+        bad = places_check(&c, rank) || grads_all_check(&c, rank) || fetches_check(&c, rank) ||
+              file_check(&c, rank);
     bad = bad || slots_check(&c);
     if (!bad && p->req.mode == PLAN_TRAIN) bad = ties_check(&c);
     free(c.sent);

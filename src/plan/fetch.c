@@ -5,15 +5,23 @@
 #include "plan/plan_int.h"
 
 /* From the first to the last program that reads the weights of a stage, without another stage in its slot between. */
-struct fetch_span { int slot, stage, first, last; };
+struct fetch_span { int slot, stage, first, last; bool grads; };    /* grads: it adds to their gradients, too */
 struct fetch_spans { VEC(struct fetch_span) v; int *open; };   /* open: of each slot, its newest span; -1: none */
+
+static bool prog_grads(const struct placement *pl, int rank, const struct prog *g)
+{
+    for (int i = 0; i < g->n && pl->slots[rank].grad_bytes; i++)
+        for (int k = 0; k < MAX_PARAM; k++)
+            if (g->k[i].pgrad[k].space == SP_GRAD && g->k[i].pgrad[k].off >= pl->slots[rank].grad_at) return true;
+    return false;
+}
 
 bool prog_fetches(const struct placement *pl, int rank, const struct prog *g)
 {
     for (int i = 0; i < g->n; i++)
         for (int k = 0; k < MAX_PARAM; k++)
             if (g->k[i].param[k].space == SP_PARAM && g->k[i].param[k].off >= pl->slots[rank].at) return true;
-    return false;
+    return prog_grads(pl, rank, g);
 }
 
 static bool act_fetches(const struct plan *p, int rank, const struct act *a)
@@ -30,24 +38,48 @@ static void spans_find(const struct lower *w, int rank, struct fetch_spans *x)
         const struct act *a = &w->row[rank].v[i];
         if (!act_fetches(w->p, rank, a)) continue;
         int *open = &x->open[pl->slot_of[a->stage]];
-        if (*open >= 0 && x->v.v[*open].stage == a->stage) { x->v.v[*open].last = i; continue; }
-        *open = x->v.n;
-        *vec_push(&x->v) = (struct fetch_span){pl->slot_of[a->stage], a->stage, i, i};
+        if (*open < 0 || x->v.v[*open].stage != a->stage) {
+            *open = x->v.n;
+            *vec_push(&x->v) = (struct fetch_span){pl->slot_of[a->stage], a->stage, i, i, false};
+        }
+        x->v.v[*open].last = i;
+        x->v.v[*open].grads |= prog_grads(pl, rank, act_prog(w->p, a));
     }
 }
 
 /* The next span of the slot after span k; from the last one on the slot's first, for the next step. */
-static const struct fetch_span *span_next(const struct fetch_spans *x, int k)
+static int span_next(const struct fetch_spans *x, int k)
 {
-    for (int i = k + 1; i < x->v.n; i++) if (x->v.v[i].slot == x->v.v[k].slot) return &x->v.v[i];
+    for (int i = k + 1; i < x->v.n; i++) if (x->v.v[i].slot == x->v.v[k].slot) return i;
     int i = 0;
     while (x->v.v[i].slot != x->v.v[k].slot) i++;
-    return &x->v.v[i];
+    return i;
 }
 
-static void fetch_emit(struct lower *w, int rank, enum act_op op, int stage)
+static void fetch_emit(struct lower *w, int rank, enum act_op op, int stage, bool grads)
 {
-    *vec_push(&w->row[rank]) = (struct act){.op = (uint8_t)op, .stage = (uint16_t)stage, .n_mb = 1, .chan = -1};
+    *vec_push(&w->row[rank]) = (struct act){.op = (uint8_t)op, .flags = grads ? ACT_GRADS : 0,
+                                            .stage = (uint16_t)stage, .n_mb = 1, .chan = -1};
+}
+
+/* The span continues gradients that an earlier one of this step has left in the file. */
+static bool span_continues(const struct fetch_spans *x, int k)
+{
+    bool before = false;
+    for (int i = 0; i < k; i++) before |= x->v.v[i].stage == x->v.v[k].stage && x->v.v[i].grads;
+    return before && x->v.v[k].grads;
+}
+
+/* At the end of span k: the slot is given up, and its next weights are asked for. What the update changes is asked for
+ * after it (late). */
+static void span_end(struct lower *w, int rank, const struct fetch_spans *x, int k, bool late)
+{
+    const int next = span_next(x, k);
+    const struct fetch_span *is = &x->v.v[k], *comes = &x->v.v[next];
+    const bool after = w->p->req.mode == PLAN_TRAIN && next <= k && w->p->pl->slot_grads[comes->stage];
+    if (comes->stage == is->stage && !is->grads) return;
+    if (!late) fetch_emit(w, rank, ACT_EW, is->stage, is->grads);
+    if (late == after) fetch_emit(w, rank, ACT_LW, comes->stage, next > k && span_continues(x, next));
 }
 
 static void row_fetch(struct lower *w, int rank, const struct fetch_spans *x)
@@ -61,15 +93,13 @@ static void row_fetch(struct lower *w, int rank, const struct fetch_spans *x)
     for (int k = 0; k < x->v.n; k++) {
         bool first = true;
         for (int i = 0; i < k; i++) first &= x->v.v[i].slot != x->v.v[k].slot;
-        if (first) fetch_emit(w, rank, ACT_LW, x->v.v[k].stage);
+        if (first) fetch_emit(w, rank, ACT_LW, x->v.v[k].stage, false);
     }
     for (int i = 0; i < n; i++) {
         *vec_push(&w->row[rank]) = was[i];
-        const int k = ends[i] - 1;
-        if (k < 0 || span_next(x, k)->stage == x->v.v[k].stage) continue;
-        fetch_emit(w, rank, ACT_EW, x->v.v[k].stage);
-        fetch_emit(w, rank, ACT_LW, span_next(x, k)->stage);
+        if (ends[i]) span_end(w, rank, x, ends[i] - 1, false);
     }
+    for (int k = 0; k < x->v.n; k++) if (span_next(x, k) <= k) span_end(w, rank, x, k, true);
     free(was);
     free(ends);
 }

@@ -15,6 +15,7 @@ static uint64_t *params_count(const struct part_request *q, bool training)
     struct state_row *row;
     int n = state_rows_make(mem, s, &q->buffers, &row);
     for (int i = 0; i < n; i++) {
+        if (row[i].home == HOME_FILE) continue;
         bool weight = row[i].kind == STATE_WEIGHT && row[i].trained;
         bool shared = row[i].kind == STATE_OPTIMIZER && q->sharing.weights;
         if (training) bytes[row[i].param] += row[i].bytes * (weight ? 1 + levels : 1) / (shared ? n_dp : 1);

@@ -51,7 +51,7 @@ bool placement_may_file(const struct selection *s, const struct state_row *r)
     const struct param *p = &s->g->param[r->param];
     bool packed = false;
     for (int u = 0; u < p->n_uses; u++) packed |= s->group[s->group_of[p->use_node[u]]].packed_bytes > 0;
-    return r->kind == STATE_WEIGHT && !r->trained && !packed;
+    return r->kind == STATE_WEIGHT && !packed;
 }
 
 /* The stage whose slot holds the row; -1: it stays in memory. A weight that several stages use stays there, too. */
@@ -59,6 +59,7 @@ static int stage_in_file(const struct placement *pl, const struct placement_requ
 {
     const int first = pl->use_first[r->param], stage = pl->use_stage[first];
     if (!q->in_file || !q->in_file[stage] || !placement_may_file(q->sel, r)) return -1;
+    if (r->trained && (!q->trained_in_file || q->sel->g->param[r->param].n_uses > 1)) return -1;
     for (int k = first; k < pl->use_first[r->param + 1]; k++) if (pl->use_stage[k] != stage) return -1;
     return stage;
 }
@@ -69,6 +70,7 @@ static void slots_number(struct placement *pl, const struct placement_request *q
     pl->slots = arena_alloc(pl->mem, (size_t)pl->map.n_ranks * sizeof *pl->slots);
     pl->slot_of = arena_alloc(pl->mem, (size_t)pl->n_stages * sizeof *pl->slot_of);
     pl->slot_used = arena_alloc(pl->mem, (size_t)pl->n_stages * sizeof *pl->slot_used);
+    pl->slot_grads = arena_alloc(pl->mem, (size_t)pl->n_stages * sizeof *pl->slot_grads);
     for (int s = 0; s < pl->n_stages; s++) pl->slot_of[s] = -1;
     for (int rank = 0; rank < pl->map.n_ranks; rank++) {
         int n = 0;
@@ -105,6 +107,30 @@ static void slots_place(struct placement *pl, const struct placement_request *q,
     for (int s = 0; s < pl->n_stages; s++) if (!pl->slot_used[s]) pl->slot_of[s] = -1;
 }
 
+/* Behind all other gradients of a rank. */
+static void grad_slots_place(struct placement *pl, int n_params)
+{
+    for (int i = 0; i < n_params; i++) {
+        const struct state_row *r = &pl->state[i];
+        const int k = pl->use_first[i], s = pl->use_stage[k], rank = pl->map.rank_of[s];
+        struct weight_slots *of = &pl->slots[rank];
+        if (r->home != HOME_FILE || !r->trained) continue;
+        pl->use_off[rank][k] = take(&pl->slot_grads[s], r->bytes);
+        if (pl->slot_grads[s] > of->grad_bytes) of->grad_bytes = pl->slot_grads[s];
+    }
+    for (int rank = 0; rank < pl->map.n_ranks; rank++) {
+        struct weight_slots *of = &pl->slots[rank];
+        of->grad_at = pl->level_bytes[rank];
+        pl->level_bytes[rank] += (size_t)of->n * of->grad_bytes;
+    }
+    for (int i = 0; i < n_params; i++) {
+        const struct state_row *r = &pl->state[i];
+        const int k = pl->use_first[i], s = pl->use_stage[k], rank = pl->map.rank_of[s];
+        if (r->home == HOME_FILE && r->trained)
+            pl->use_off[rank][k] += pl->slots[rank].grad_at + (size_t)pl->slot_of[s] * pl->slots[rank].grad_bytes;
+    }
+}
+
 /* First the trained weights that the rank owns, in the order of their gradients; then all others. Where weights
  * are shared out, weights and gradients then have the same shares. */
 static void params_place(struct placement *pl, const struct placement_request *q, int n_params)
@@ -129,7 +155,7 @@ static void beside_place(struct placement *pl, int n_params)
         for (int rank = 0; rank < pl->mesh.size[AXIS_PP]; rank++) {
             struct mesh_coord c = {{[AXIS_PP] = rank, [AXIS_DP] = shard_first(r->shard)}};
             size_t *all = &pl->state_bytes[rank], *own = &end[mesh_rank(&pl->mesh, c)];
-            if (!row_lies(pl, r, rank)) continue;
+            if (!row_lies(pl, r, rank) || r->home == HOME_FILE) continue;
             r->off[rank] = take(r->kind == STATE_OPTIMIZER ? own : all, r->bytes);
             if (*own > *all) *all = *own;
         }
@@ -141,6 +167,7 @@ static void beside_place(struct placement *pl, int n_params)
  * uses. */
 static void grads_place(struct placement *pl, const struct state_row *r, bool owned)
 {
+    if (r->home == HOME_FILE) return;
     for (int k = pl->use_first[r->param]; r->trained && k < pl->use_first[r->param + 1]; k++)
         for (int rank = 0; rank < pl->mesh.size[AXIS_PP]; rank++)
             if (owned ? rank == r->owner : rank != r->owner && rank == pl->map.rank_of[pl->use_stage[k]])
@@ -202,12 +229,17 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], true);
     for (int rank = 0; rank < n_ranks; rank++) pl->sum_bytes[rank] = pl->level_bytes[rank];
     for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], false);
+    grad_slots_place(pl, s->g->n_params);
     pl->bucket = arena_alloc(mem, (size_t)n_ranks * sizeof *pl->bucket);
     for (int rank = 0; rank < n_ranks; rank++) {
         pl->grad_bytes[rank] = (size_t)pl->n_levels * pl->level_bytes[rank];
         buckets_make(pl, s, rank);
+        for (int i = 0; i < pl->map.n_stages_of[rank]; i++)
+            pl->update_bytes[rank] += pl->slot_grads[pl->map.stages_of[rank][i]];
     }
     beside_place(pl, s->g->n_params);
+    pl->state_file = arena_alloc(mem, (size_t)n_ranks * sizeof *pl->state_file);
+    if (r->buffers.in_file) offload_place(pl, r, s->g->n_params);
     return pl;
 }
 

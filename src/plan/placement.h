@@ -24,9 +24,21 @@ struct buckets { struct bucket *v; int n; };
  * adds gradients, in its own order, instead of the plan. */
 struct sharing { size_t bucket; bool weights, by_transport; };
 
-/* Slots of weights on a rank: memory for the frozen weights of n stages at a time, at the end of its parameters. The
- * weights of more stages lie in a file; a row of actions says when a stage's weights come into its slot. */
-struct weight_slots { int n; size_t at, bytes; };          /* at: of the first slot; bytes: of each */
+/* Slots of weights on a rank: memory for the weights of n stages at a time, at the end of its parameters. The weights
+ * of more stages lie in a file; a row of actions says when a stage's weights come into its slot. Trained ones have
+ * slots for their gradients, too, at the end of the rank's gradients. at: of the first slot; bytes: of each. */
+struct weight_slots { int n; size_t at, bytes, grad_at, grad_bytes; };
+
+/* Optimizer state of a rank that lies in a file, weight by weight, in blocks of `block` elements of a weight: each
+ * block has these elements of all its buffers. The update takes it in chunks of whole blocks, through n places in
+ * memory, `place` bytes each, from `at` on in the rank's state. all: bytes of the file; bytes: of the largest chunk.
+ * A chunk: its bytes from `at` on in the file, which begin with element `from` of a parameter. beside: bytes of trained
+ * weights that lie in files; the update takes them and their gradients, too, behind their state in its place. */
+struct state_chunk { uint64_t at; size_t bytes; int param; size_t from; };
+struct state_file {
+    int n; size_t at, bytes, place, block; uint64_t all, beside;
+    struct state_chunk *chunk; int n_chunks;
+};
 
 struct placement {
     struct arena *mem;
@@ -50,9 +62,10 @@ struct placement {
     size_t *update_bytes;                                /* of each rank: gradients from which it updates */
     size_t *packed_off;                                  /* of each group, in its rank's packed region */
     /* slot_of: of each stage, the slot of its weights that lie in a file; -1: they lie in memory. slot_used: bytes of
-     * the slot that they fill. */
+     * the slot that they fill; slot_grads: the same of gradients. */
     struct weight_slots *slots;                          /* of each rank */
-    int *slot_of; size_t *slot_used;
+    int *slot_of; size_t *slot_used, *slot_grads;
+    struct state_file *state_file;                       /* of each rank; n 0: all its state lies in memory */
 };
 struct placement_request {
     const struct selection *sel;
@@ -64,10 +77,12 @@ struct placement_request {
     int groups;                                          /* of the plans (plan_request); 0: 1 */
     struct sharing sharing;
     /* of each stage: its frozen weights lie in a file; NULL: none. Each rank has this many slots for them, or one for
-     * each such stage if these are fewer. */
-    const bool *in_file; int slots;
+     * each such stage if these are fewer. trained_in_file: its trained weights, too, and their gradients, unless a
+     * weight has several uses, or a copy that a kernel packed. Only with buffers.in_file, one group and one replica,
+     * without averages. */
+    const bool *in_file; int slots; bool trained_in_file;
 };
-/* A frozen weight whose kernels keep no packed copy of it in memory. */
+/* A weight whose kernels keep no packed copy of it in memory. */
 bool placement_may_file(const struct selection *s, const struct state_row *r);
 struct placement *placement_make(const struct placement_request *r, struct err *e);
 void placement_free(struct placement *p);
@@ -86,6 +101,11 @@ static inline bool placement_updates(const struct state_row *r, struct mesh_coor
 struct share { size_t at, end; };
 struct share placement_share(const struct placement *pl, const size_t *cut, int dp, int n);
 int placement_halvings(const struct placement *pl);      /* until each has a share of its own */
+/* Elements of the block that begins with element `from` of n. */
+static inline size_t state_block(const struct state_file *f, size_t n, size_t from)
+{
+    return n - from < f->block ? n - from : f->block;
+}
 /* Offset of a use's gradient on a rank. */
 static inline size_t placement_use(const struct placement *pl, int rank, int param, int use)
 {

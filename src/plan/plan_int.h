@@ -75,6 +75,8 @@ void dp_weights_emit(struct lower *w, int rank);   /* after the optimizer: weigh
 /* buckets.c */
 void buckets_make(struct placement *pl, const struct selection *s, int rank);
 void pieces_make(struct plan *p, const struct buckets *b);   /* of all stages, from the buckets of their ranks */
+/* offload.c: for buffers of the optimizer in a file; after all other state has its place */
+void offload_place(struct placement *pl, const struct placement_request *q, int n_params);
 /* fetch.c: which programs read weights that lie in a file; the actions that bring these; after lower_rows */
 bool prog_fetches(const struct placement *pl, int rank, const struct prog *g);
 void lower_fetch(struct lower *w);

@@ -95,6 +95,23 @@ static double part_cost(const struct simulation *m, const struct act *a, int pha
     return sum / cost_speed(m->k, m->p->stage[a->stage].rank);
 }
 
+/* The update waits for its first chunk to come and its last one to go; between, it takes as long as the longer of both.
+ * Returns the time that it waits. What was asked for before comes first. */
+static double moves_wait(struct simulation *m, int rank, double update)
+{
+    const struct state_file *f = &m->p->pl->state_file[rank];
+    const uint64_t moved = 2 * f->all + 3 * f->beside;      /* weights come and go, gradients come */
+    const double ns = m->k->disk_ns_per_byte, all = (double)moved * ns, ends = 2 * (double)f->place * ns;
+    double busy = m->disk_free[rank] - m->now[rank];
+    if (!f->n) return 0;
+    if (busy < 0) busy = 0;
+    m->s->rank[rank].moved += moved;
+    double wait = busy + (all > update + ends ? all - update : ends);
+    m->disk_free[rank] = m->now[rank] + update + wait;
+    m->s->rank[rank].part[ACC_FETCH] += wait;
+    return wait;
+}
+
 /* Adds the action's cost to the rank's account and returns it. */
 static double act_cost(struct simulation *m, const struct act *a)
 {
@@ -116,7 +133,7 @@ static double act_cost(struct simulation *m, const struct act *a)
     if (i->kind == KIND_OPTIMIZER)
         sum = m->k->optimizer_ns_per_byte * (double)m->p->pl->update_bytes[st->rank] / cost_speed(m->k, st->rank);
     part[i->part] += sum;
-    return sum;
+    return sum + (i->kind == KIND_OPTIMIZER ? moves_wait(m, st->rank, sum) : 0);
 }
 
 static double *link_of(const struct simulation *m, const struct channel *c)
@@ -175,13 +192,17 @@ static bool channel_feeds(const struct plan *p, const struct channel *c, const s
 /* Weights that the row brings before it gave up any are there already: the row before has brought them. */
 static void fetch(struct simulation *m, int rank, const struct act *a)
 {
-    if (act_info[a->op].kind == KIND_EVICT) m->evicted[rank] = true;
-    if (act_info[a->op].kind != KIND_FETCH || !m->evicted[rank]) return;
+    const struct placement *pl = m->p->pl;
+    const bool evicts = act_info[a->op].kind == KIND_EVICT, fetches = act_info[a->op].kind == KIND_FETCH;
+    if (evicts) m->evicted[rank] = true;
+    if ((!evicts && !fetches) || !m->evicted[rank]) return;
+    const size_t grads = a->flags & ACT_GRADS ? pl->slot_grads[a->stage] : 0;
+    const size_t bytes = grads + (fetches ? pl->slot_used[a->stage] : 0);
     double *free = &m->disk_free[rank];
     if (*free < m->now[rank]) *free = m->now[rank];
-    *free += m->k->disk_ns_per_byte * (double)m->p->pl->slot_used[a->stage];
-    m->fetched[a->stage] = *free;
-    m->s->rank[rank].fetched += m->p->pl->slot_used[a->stage];
+    *free += m->k->disk_ns_per_byte * (double)bytes;
+    if (fetches) m->fetched[a->stage] = *free;
+    m->s->rank[rank].fetched += bytes;
 }
 
 /* Waits for the weights that the action reads. */
@@ -226,8 +247,8 @@ static bool rank_advance(struct simulation *m, int rank)
             double t = ready_at(m, rank, a);
             if (t < 0) return moved;
             fetch_wait(m, rank, a, &t);
-            m->s->start[rank][m->at[rank]] = t;
-            m->now[rank] = t + act_cost(m, a);
+            m->s->start[rank][m->at[rank]] = m->now[rank] = t;
+            m->now[rank] += act_cost(m, a);
             fetch(m, rank, a);
         }
         m->s->end[rank][m->at[rank]] = m->now[rank];

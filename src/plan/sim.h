@@ -4,8 +4,9 @@
 #include "plan/cost.h"
 #include "plan/plan.h"
 
-/* Of a rank. ns; waits are the rest of the step */
-struct sim_stage { double part[ACC_COUNT]; uint64_t fetched; };   /* fetched: bytes of weights read from files */
+/* Of a rank. ns; waits are the rest of the step. Bytes: fetched: of weights read from files; moved: of optimizer state,
+ * read and written. */
+struct sim_stage { double part[ACC_COUNT]; uint64_t fetched, moved; };
 double sim_busy(const struct sim_stage *s);
 struct sim_wire { int chan, mb; double start, end; };
 struct sim {

@@ -52,6 +52,7 @@ int state_rows_make(struct arena *mem, const struct selection *s, const struct s
         for (int k = 0; row[i].trained && k < b->n; k++, n++) {
             row[n] = beside(mem, &row[i], STATE_OPTIMIZER, b->name[k]);
             row[n].buffer = k;
+            row[n].home = b->in_file ? HOME_FILE : HOME_DEVICE;
         }
     for (int i = 0; i < n_params && b->average; i++)
         if (row[i].trained) row[n++] = beside(mem, &row[i], STATE_AVERAGE, "ema");

@@ -160,24 +160,44 @@ static void time_table(const struct plan *p, const struct sim *s, struct text *o
     text_add(out, "\n");
 }
 
-/* What of each rank's frozen weights lies in files, and what reading it costs. */
+/* What of each rank's weights lies in files, and what moving them costs. */
 static void files_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
 {
     char b[5][32];
     for (int r = 0; r < p->n_ranks; r++) {
         const struct weight_slots *of = &p->pl->slots[r];
         const struct stage_map *m = &p->pl->map;
+        const bool grads = of->grad_bytes;
         size_t bytes = 0, n = 0;
         for (int i = 0; i < m->n_stages_of[r]; i++) {
-            bytes += p->pl->slot_used[m->stages_of[r][i]];
-            n += p->pl->slot_of[m->stages_of[r][i]] >= 0;
+            const int stage = m->stages_of[r][i];
+            bytes += p->pl->slot_used[stage] + p->pl->slot_grads[stage];
+            n += p->pl->slot_of[stage] >= 0;
         }
         if (!of->n) continue;
         const double ns = k->disk_ns_per_byte * (double)s->rank[r].fetched, waits = s->rank[r].part[ACC_FETCH];
-        text_add(out, "rank %d: frozen weights of %zu of %d stages, %s, lie on disk; %d slots of %s. A step reads %s "
-                 "in %s at %.2f GB/s, and waits %s of that\n", r, n, m->n_stages_of[r], text_bytes(bytes, b[0]), of->n,
-                 text_bytes(of->bytes, b[1]), text_bytes(s->rank[r].fetched, b[2]), text_seconds(ns * 1e-9, b[3]),
-                 1 / k->disk_ns_per_byte, text_seconds(waits * 1e-9, b[4]));
+        text_add(out, "rank %d: %s of %zu of %d stages, %s, lie on disk; %d slots of %s. A step %s %s in %s at %.2f "
+                 "GB/s, and waits %s of that\n", r, grads ? "weights and their gradients" : "frozen weights", n,
+                 m->n_stages_of[r], text_bytes(bytes, b[0]), of->n, text_bytes(of->bytes + of->grad_bytes, b[1]),
+                 grads ? "reads and writes" : "reads", text_bytes(s->rank[r].fetched, b[2]),
+                 text_seconds(ns * 1e-9, b[3]), 1 / k->disk_ns_per_byte, text_seconds(waits * 1e-9, b[4]));
+    }
+}
+
+/* What of each rank's optimizer state lies in files, and what moving it costs. */
+static void moved_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
+{
+    char b[4][32];
+    for (int r = 0; r < p->n_ranks; r++) {
+        const struct state_file *f = &p->pl->state_file[r];
+        const double ns = k->disk_ns_per_byte * (double)s->rank[r].moved;
+        if (!s->rank[r].moved) continue;
+        text_add(out, "rank %d: the optimizer's state, %s, lies on disk; memory has %d parts of %s. An update reads "
+                 "and writes it%s in %s at %.2f GB/s", r, text_bytes(f->all, b[0]), f->n, text_bytes(f->place, b[1]),
+                 f->beside ? ", and weights," : "", text_seconds(ns * 1e-9, b[2]), 1 / k->disk_ns_per_byte);
+        if (!p->pl->slots[r].n)
+            text_add(out, ", and waits %s of that", text_seconds(s->rank[r].part[ACC_FETCH] * 1e-9, b[3]));
+        text_add(out, "\n");
     }
 }
 
@@ -345,6 +365,7 @@ void plan_table(const struct plan *p, const struct cost *k, const struct device_
     fallbacks(p->sel, &t);
     if (s) time_table(p, s, &t);
     if (s) files_table(p, k, s, &t);
+    if (s) moved_table(p, k, s, &t);
     if (s) step_text(p, k, s, &t);
     head_text(p, k, &t);
     text_fold(t.s, columns, INDENT, out);
@@ -389,12 +410,14 @@ char *plan_json(const struct plan *p, const struct cost *k, const struct device_
         for (int j = 0; j < run->n; j++) json_array_append_new(recompute, json_string(call_name(p, &run->k[j])));
         json_object_set_new(row, "recomputed", recompute);
         if (s && stands) stage_times(row, &s->rank[rank]);
-        if (p->pl->slots[rank].n)
-            json_object_set_new(row, "disk_bytes", json_integer((json_int_t)p->pl->slot_used[i]));
-        if (s && stands && p->pl->slots[rank].n) {
-            json_object_set_new(row, account_name[ACC_FETCH], json_real(s->rank[rank].part[ACC_FETCH] * 1e-9));
+        const size_t on_disk = p->pl->slot_used[i] + p->pl->slot_grads[i];
+        if (p->pl->slots[rank].n) json_object_set_new(row, "disk_bytes", json_integer((json_int_t)on_disk));
+        if (s && stands && p->pl->slots[rank].n)
             json_object_set_new(row, "read_bytes", json_integer((json_int_t)s->rank[rank].fetched));
-        }
+        if (s && stands && (p->pl->slots[rank].n || p->pl->state_file[rank].n))
+            json_object_set_new(row, account_name[ACC_FETCH], json_real(s->rank[rank].part[ACC_FETCH] * 1e-9));
+        if (stands && p->pl->state_file[rank].n)
+            json_object_set_new(row, "optimizer_disk_bytes", json_integer((json_int_t)p->pl->state_file[rank].all));
         json_array_append_new(stages, row);
     }
     json_t *rows = json_array();

@@ -91,8 +91,8 @@ static void stages_print(const struct plan *p, bool programs, struct text *out)
         for (int i = 0; i < st->n_pieces; i++) text_add(out, "%s %d", i ? "" : ", pieces from", st->piece[i]);
         text_add(out, "\n");
         if (p->pl->slot_of[s] >= 0)
-            text_add(out, "stage %d weights in a file: %zu bytes, slot %d\n", s, p->pl->slot_used[s],
-                     p->pl->slot_of[s]);
+            text_add(out, "stage %d weights in a file: %zu bytes, slot %d, gradients %zu\n", s, p->pl->slot_used[s],
+                     p->pl->slot_of[s], p->pl->slot_grads[s]);
         if (!programs) continue;
         for (int i = 0; i < PROG_COUNT; i++) prog_print(prog[i], &st->prog[i], out);
     }
@@ -161,6 +161,10 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
                  p->slot_bytes[r], p->tmp_bytes[r], p->work_bytes[r]);
         if (p->load_bytes[r]) text_add(out, " loads %zu", p->load_bytes[r]);
         text_add(out, "\n");
+        const struct state_file *f = &p->pl->state_file[r];
+        if (f->n)
+            text_add(out, "optimizer of rank %d in a file: %llu bytes, %d chunks, %d places of %zu\n", r,
+                     (unsigned long long)f->all, f->n_chunks, f->n, f->place);
     }
 }
 

@@ -1,0 +1,253 @@
+/* Threads that read and write files. There is no mmap: a page fault would stop the computing thread, and a file that is
+ * cut off would kill the process. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/out.h"
+#include "exec/disk.h"
+#include "exec/meter.h"
+
+enum { MOVERS = 2, PART = 4 << 20 };                      /* PART: most bytes of one read or write */
+
+/* A file: as it was when the run began to read it. */
+struct weight_file { int fd; char *path; struct stat st; };
+
+struct disk {
+    struct out_place place;                               /* of the rank's own file, source 0 */
+    struct out file;
+    uint64_t file_bytes;
+    VEC(struct weight_file) source;
+    pthread_mutex_t lock;                                 /* for everything below, and transfers that run */
+    pthread_cond_t changed;
+    VEC(struct transfer *) queue;                         /* those with bytes that no thread took */
+    bool quits;
+    struct err e;                                         /* the first failure */
+    uint64_t began_ns, busy_ns, bytes;                    /* since the last report: moving, what was moved */
+    int busy;                                             /* threads that move something */
+    pthread_t mover[MOVERS]; int n_movers;
+};
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+/* Has somebody written to the file? The rank's own file changes only through the rank. */
+static int source_check(const struct weight_file *x, struct err *e)
+{
+    struct stat now;
+    const bool same = !fstat(x->fd, &now) && now.st_size == x->st.st_size &&
+                      now.st_mtim.tv_sec == x->st.st_mtim.tv_sec && now.st_mtim.tv_nsec == x->st.st_mtim.tv_nsec;
+    return same ? 0 : err_set(e, E_DATA, "%s: it has changed since the run began to read it", x->path);
+}
+
+static int bytes_read(const struct disk *d, const struct file_piece *p, struct err *e)
+{
+    const struct weight_file *x = &d->source.v[p->source];
+    for (size_t done = 0; done < p->bytes;) {
+        const uint64_t at = p->at + done;
+        const ssize_t got = pread(x->fd, p->to + done, p->bytes - done, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return err_set(e, E_IO, "%s: offset %llu: cannot read: %m", x->path, (unsigned long long)at);
+        if (!got) return err_set(e, E_DATA, "%s: offset %llu: the file ends here", x->path, (unsigned long long)at);
+        done += (size_t)got;
+    }
+    return p->source == DISK_OWN ? 0 : source_check(x, e);
+}
+
+static int bytes_write(const struct disk *d, const struct file_piece *p, struct err *e)
+{
+    for (size_t done = 0; done < p->bytes;) {
+        const uint64_t at = p->at + done;
+        const ssize_t put = pwrite(d->file.fd, p->to + done, p->bytes - done, (off_t)at);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0)
+            return err_set(e, E_IO, "pipeline.disk: %s: offset %llu: cannot write: %s", d->place.path,
+                           (unsigned long long)at, strerror(put ? errno : EIO));
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+/* Takes the next part of the oldest transfer in the queue; NULL: there is none. With the lock held. */
+static struct transfer *part_take(struct disk *d, struct file_piece *part)
+{
+    if (!d->queue.n) return NULL;
+    struct transfer *x = d->queue.v[0];
+    const struct file_piece *p = &x->piece[x->next];
+    const size_t from = x->done, n = p->bytes - from < PART ? p->bytes - from : PART;
+    *part = (struct file_piece){p->source, p->at + from, n, p->to + from};
+    x->done += n;
+    if (x->done == p->bytes) x->next++, x->done = 0;
+    if (x->next == x->n) memmove(d->queue.v, d->queue.v + 1, (size_t)--d->queue.n * sizeof *d->queue.v);
+    return x;
+}
+
+static void part_work(struct disk *d, struct transfer *x, const struct file_piece *part)
+{
+    struct err e = {0};
+    if (!d->busy++) d->began_ns = clock_ns();
+    pthread_mutex_unlock(&d->lock);
+    const int bad = x->writes ? bytes_write(d, part, &e) : bytes_read(d, part, &e);
+    pthread_mutex_lock(&d->lock);
+    if (!--d->busy) d->busy_ns += clock_ns() - d->began_ns;
+    if (bad && !d->e.code) d->e = e;
+    d->bytes += part->bytes;
+    x->left -= part->bytes;
+    if (!x->left || bad) pthread_cond_broadcast(&d->changed);
+}
+
+static void *mover_main(void *of)
+{
+    struct disk *d = of;
+    struct file_piece part;
+    pthread_mutex_lock(&d->lock);
+    while (!d->quits) {
+        struct transfer *x = part_take(d, &part);
+        if (x) part_work(d, x, &part);
+        else pthread_cond_wait(&d->changed, &d->lock);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+/* With signals blocked, because the main thread handles signals. */
+static int movers_start(struct disk *d, struct err *e)
+{
+    sigset_t all, old;
+    int bad = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    while (d->n_movers < MOVERS && !bad)
+        if (!(bad = pthread_create(&d->mover[d->n_movers], NULL, mover_main, d))) d->n_movers++;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return bad ? err_set(e, E_OS, "cannot create a thread that reads files (ulimit -u, ulimit -v)") : 0;
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+int disk_open(struct exec *s, struct err *e)
+{
+    if (s->disk) return 0;
+    struct disk *d = s->disk = mem_alloc(sizeof *d);
+    d->place = (struct out_place)OUT_NOWHERE;
+    d->file.fd = -1;
+    pthread_mutex_init(&d->lock, NULL);
+    clock_cond_init(&d->changed);
+    *vec_push(&d->source) = (struct weight_file){.fd = -1};
+    return movers_start(d, e);
+}
+
+void disk_close(struct exec *s)
+{
+    struct disk *d = s->disk;
+    if (!d) return;
+    pthread_mutex_lock(&d->lock);
+    d->quits = true;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+    for (int i = 0; i < d->n_movers; i++) pthread_join(d->mover[i], NULL);
+    for (int i = 1; i < d->source.n; i++) { close(d->source.v[i].fd); free(d->source.v[i].path); }
+    if (d->file.fd >= 0) out_drop(&d->file);
+    out_place_free(&d->place);
+    pthread_cond_destroy(&d->changed);
+    pthread_mutex_destroy(&d->lock);
+    vec_free(&d->queue);
+    vec_free(&d->source);
+    free(d);
+    s->disk = NULL;
+}
+
+int disk_own(struct exec *s, struct err *e)
+{
+    struct disk *d = s->disk;
+    struct text path = {0};
+    if (d->file.fd >= 0) return 0;
+    text_add(&path, "%s/rank-%d", s->q.conf->pipeline.disk, all_rank(s));
+    const int bad = out_place(path.s, &d->place, e) || out_scratch(&d->file, &d->place, e);
+    text_free(&path);
+    d->source.v[DISK_OWN] = (struct weight_file){.fd = d->file.fd, .path = d->place.path};
+    return bad ? err_where(e, "pipeline.disk") : 0;
+}
+
+uint64_t disk_take(struct exec *s, uint64_t bytes)
+{
+    const uint64_t at = s->disk->file_bytes;
+    s->disk->file_bytes += bytes;
+    return at;
+}
+
+int disk_reserve(struct exec *s, struct err *e)
+{
+    struct disk *d = s->disk;
+    if (disk_own(s, e)) return -1;
+    if (out_reserve(&d->file, d->file_bytes, e)) return err_where(e, "pipeline.disk");
+    return ftruncate(d->file.fd, (off_t)d->file_bytes) ? err_set(e, E_IO, "pipeline.disk: %s: %m", d->place.path) : 0;
+}
+
+int disk_source(struct exec *s, const char *path, struct err *e)
+{
+    struct disk *d = s->disk;
+    for (int i = 1; i < d->source.n; i++) if (!strcmp(d->source.v[i].path, path)) return i;
+    struct weight_file x = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    if (x.fd < 0 || fstat(x.fd, &x.st)) {
+        if (x.fd >= 0) close(x.fd);
+        return err_set(e, E_NOINPUT, "%s: %m", path);
+    }
+    x.path = mem_strdup(path);
+    *vec_push(&d->source) = x;
+    return d->source.n - 1;
+}
+
+int disk_read(const struct exec *s, const struct file_piece *p, struct err *e) { return bytes_read(s->disk, p, e); }
+int disk_write(const struct exec *s, const struct file_piece *p, struct err *e) { return bytes_write(s->disk, p, e); }
+
+/* ---- transfers --------------------------------------------------------------------------------------------------- */
+
+void disk_ask(struct exec *s, struct transfer *x)
+{
+    struct disk *d = s->disk;
+    pthread_mutex_lock(&d->lock);
+    x->next = 0;
+    x->done = 0;
+    x->left = x->bytes;
+    if (x->left) *vec_push(&d->queue) = x;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+}
+
+int disk_wait(struct exec *s, const struct transfer *x, struct err *e)
+{
+    enum { LOOK_NS = 500000 };
+    struct disk *d = s->disk;
+    struct meter_wait w;
+    int bad = 0;
+    if (s->meter) meter_wait_begin(s, &w);
+    pthread_mutex_lock(&d->lock);
+    while (!bad && !d->e.code && x->left) {
+        pthread_mutex_unlock(&d->lock);
+        bad = (s->meter && meter_wait_for(s, &w, ACC_FETCH, e)) || exec_aborted(s, e) || exec_progress(s, e);
+        exec_beat_poll(s->beat);
+        pthread_mutex_lock(&d->lock);
+        if (!bad && !d->e.code && x->left) clock_cond_wait(&d->changed, &d->lock, LOOK_NS);
+    }
+    if (!bad && d->e.code) bad = err_set(e, d->e.code, "%s", d->e.text);
+    pthread_mutex_unlock(&d->lock);
+    if (s->meter && !bad) meter_wait_end(s, &w);
+    return bad ? -1 : 0;
+}
+
+void disk_report(struct exec *s, struct report *r)
+{
+    struct disk *d = s->disk;
+    pthread_mutex_lock(&d->lock);
+    const uint64_t now = clock_ns();
+    r->fetch_bytes = d->bytes;
+    r->fetch_ns = d->busy_ns + (d->busy ? now - d->began_ns : 0);
+    d->began_ns = now;
+    d->bytes = d->busy_ns = 0;
+    pthread_mutex_unlock(&d->lock);
+}
