@@ -331,6 +331,23 @@ job threads -c plain.conf --run-dir widened -o model.folder=rounded/model -o mod
 trains narrow threads -c lm.conf -o model.folder=rounded/model
 want=$hash
 same "the same weights in fp32" threads -o model.folder=widened/model
+# A head of many classes, with more rows in a micro-batch than it has inputs: its workspace is no larger than planned.
+cat >wide.conf <<END
+run      { name = "wide" }
+model    { network = "llama"  hidden_size = 64  intermediate_size = 64  num_hidden_layers = 1  num_attention_heads = 1
+           vocab_size = 6000  max_position_embeddings = 64  input = {64} }
+data     { source = "tokens"  token_type = "u8"  train_tokens = {"$aside/wide.bin"} }
+train    { batch_size = 4  split_size = 4  steps = 2  optimizer = "adamw"  learning_rate = 0.01 }
+lora     { rank = 2 }
+END
+awk 'BEGIN { for (i = 0; i < 400; i++) printf "%c", 33 + i * i % 60 }' >"$aside/wide.bin"
+sed '/^lora/d' wide.conf >whole.conf
+job threads -c whole.conf --run-dir wide -o model.save_dtype=bf16 --learning-rate 0 --steps 1
+sed -i 's|network = .*|folder = "wide/model"  input = {64} }|; /vocab_size/d' wide.conf
+trains wide-narrow threads -c wide.conf
+want=$hash
+job threads -c wide.conf --run-dir same-wide -o train.frozen_type=fp32
+equal "a wide head in bf16 and in fp32: the same adapters" "$(hash_of same-wide)" "$want"
 # planned WHAT FOLDER OPTIONS...: bytes on one rank
 planned() {
     planned_what=$1 planned_folder=$2; shift 2

@@ -209,7 +209,7 @@ static void some_rows_score(const void *data, int thread, int64_t from, int64_t 
         row_score(t->b, k, z, label, t->columns + r * TOKEN_COLUMNS, (float *)c->saved + 2 * at);
         if (k->base.key.phase == PH_FWD) continue;
         row_gradient(t->b, k, c, z, label, at);
-        if (k->way == WAY_FLOATS) continue;
+        if (k->way <= WAY_PANELS) continue;
         const int64_t line = line_of(&k->t, k->way);
         uint16_t *narrow = (uint16_t *)((char *)c->work + narrow_at(&k->t)) + r * line;
         t->b->vec->narrow(narrow, z, (size_t)classes, false);
