@@ -308,7 +308,7 @@ else
     full "no room for gradients" 1000 g.st $wide --run-dir run --dump-gradients g.st
     full "no room for metrics" 400 metrics.jsonl $run --steps 100000 -o service.log_every=0 --run-dir run
     code=0                                                # a trace is written when all else is done
-    $alone sh -c 'mount -t tmpfs -o size=600k none disk && cp *.conf disk && cd disk && {
+    $alone sh -c 'mount -t tmpfs -o size=632k none disk && cp *.conf disk && cd disk && {
             code=0; "$@" || code=$?; ls -A . run; exit $code; }' sh \
         $run --steps 400 --run-dir run --trace t.json -o run.trace_steps=300 -o service.log_every=0 \
         >"$aside/out" 2>"$aside/err" || code=$?

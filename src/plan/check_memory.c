@@ -2,17 +2,48 @@
 #include <stdlib.h>
 #include "plan/check_int.h"
 
-/* Of each class and micro-batch: the first action of the row that touches it, plus 1, and the last one. */
-struct touched { int *first, *last; };
+/* A class holds a micro-batch's value from the first to the last action of the row that touches it. */
+struct lifetime { int first, last; };
+/* Of each class: n lifetimes, by their first actions; alone: others use its memory outside the row's order, for
+ * messages, samples, and what is read after the step. */
+struct lifetimes { struct lifetime *v; int n; bool alone; };
 
-static bool classes_meet(const struct plan *p, const struct touched *t, int a, int b)
+static int by_first(const void *a, const void *b)
 {
-    for (int i = 0; i < p->n_mb; i++)
-        for (int j = 0; j < p->n_mb; j++) {
-            const int x = a * p->n_mb + i, y = b * p->n_mb + j;
-            const bool both = t->first[x] && t->first[y];
-            if (both && t->first[x] - 1 <= t->last[y] && t->first[y] - 1 <= t->last[x]) return true;
+    const struct lifetime *x = a, *y = b;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* touched: scratch memory, of each class and micro-batch. */
+static void lifetimes_find(const struct plan *p, int rank, struct lifetime *touched, struct lifetimes *of)
+{
+    for (int i = 0; i < p->n_cls * p->n_mb; i++) touched[i] = (struct lifetime){-1, -1};
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        const struct act *a = &p->row[rank][i];
+        for (int k = 0; k < a->n_opnd * a->n_mb; k++) {
+            const int cls = p->opnd[a->opnd + k / a->n_mb].cls;
+            struct lifetime *t = &touched[cls * p->n_mb + a->mb + k % a->n_mb];
+            if (t->first < 0) t->first = i;
+            t->last = i;
+            of[cls].alone |= a->chan >= 0;
         }
+    }
+    for (int c = 0; c < p->n_cls; c++) {
+        of[c].alone |= p->cls[c].last == L_O || p->cls[c].writer == W_LOAD;
+        of[c].v = touched + c * p->n_mb;
+        for (int i = 0; i < p->n_mb; i++) if (of[c].v[i].first >= 0) of[c].v[of[c].n++] = of[c].v[i];
+        qsort(of[c].v, (size_t)of[c].n, sizeof *of[c].v, by_first);
+    }
+}
+
+/* Goes through both lists in the order of the row; the one that ends first can meet nothing later. */
+static bool lifetimes_meet(const struct lifetimes *a, const struct lifetimes *b)
+{
+    for (int i = 0, j = 0; i < a->n && j < b->n;) {
+        if (a->v[i].first <= b->v[j].last && b->v[j].first <= a->v[i].last) return true;
+        if (a->v[i].last < b->v[j].last) i++;
+        else j++;
+    }
     return false;
 }
 
@@ -21,39 +52,20 @@ static bool classes_overlap(const struct slot_class *a, const struct slot_class 
     return a->base < b->base + b->bytes * (size_t)b->n_slots && b->base < a->base + a->bytes * (size_t)a->n_slots;
 }
 
-/* Memory that others use outside the row's order: messages, samples, what is read after the step. */
-static bool class_alone(const struct plan *p, int rank, int cls)
-{
-    bool alone = p->cls[cls].last == L_O || p->cls[cls].writer == W_LOAD;
-    for (int i = 0; i < p->row_n[rank] && !alone; i++) {
-        const struct act *a = &p->row[rank][i];
-        for (int k = 0; k < a->n_opnd && a->chan >= 0; k++) alone |= p->opnd[a->opnd + k].cls == cls;
-    }
-    return alone;
-}
-
 int check_memory(const struct plan *p, int rank, struct err *e)
 {
-    const size_t n = (size_t)(p->n_cls + 1) * (size_t)p->n_mb;
-    struct touched t = {mem_alloc(2 * n * sizeof *t.first), NULL};
+    struct lifetime *touched = mem_alloc(((size_t)p->n_cls * (size_t)p->n_mb + 1) * sizeof *touched);
+    struct lifetimes *of = mem_alloc(((size_t)p->n_cls + 1) * sizeof *of);
     int bad = 0;
-    t.last = t.first + n;
-    for (int i = 0; i < p->row_n[rank]; i++) {
-        const struct act *a = &p->row[rank][i];
-        for (int k = 0; k < a->n_opnd * a->n_mb; k++) {
-            const int at = p->opnd[a->opnd + k / a->n_mb].cls * p->n_mb + a->mb + k % a->n_mb;
-            if (!t.first[at]) t.first[at] = i + 1;
-            t.last[at] = i;
-        }
-    }
+    lifetimes_find(p, rank, touched, of);
     for (int a = 0; a < p->n_cls && !bad; a++)
         for (int b = 0; b < a && !bad; b++) {
             const struct slot_class *x = &p->cls[a], *y = &p->cls[b];
             if (p->stage[x->stage].rank != rank || p->stage[y->stage].rank != rank || !classes_overlap(x, y)) continue;
-            if (x->stage == y->stage || class_alone(p, rank, a) || class_alone(p, rank, b) ||
-                classes_meet(p, &t, a, b))
+            if (x->stage == y->stage || of[a].alone || of[b].alone || lifetimes_meet(&of[a], &of[b]))
                 bad = err_set(e, E_INTERNAL, "illegal plan: slots %d and %d lie in the same memory", a, b);
         }
-    free(t.first);
+    free(touched);
+    free(of);
     return bad;
 }
