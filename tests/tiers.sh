@@ -254,7 +254,8 @@ else
     config llama
     limit=$(($(peak) * 3 / 4))
     # Of two readers, one may find the end and the other that the file has changed.
-    for case in 'cut 65 \(the file ends here\|it has changed since\)' "other 65 it has changed since" "fails 74 offset.*cannot read"; do
+    for case in 'cut 65 \(the file ends here\|it has changed since\)' \
+        "other 65 it has changed since" "fails 74 offset.*cannot read"; do
         set -- $case
         fault=$1 status=$2; shift 2
         rm -rf "$aside/bad" bad
