@@ -67,8 +67,12 @@ for m in llama gpt2; do
     same "$m, an own number of stages" threads $(tiers $less) --stages 5 -o pipeline.ranks=1
     same "$m, recomputed" threads $(tiers $less) -o pipeline.recompute=all
     same "$m, one micro-batch at a time" threads $(tiers $less) -o pipeline.in_flight=1
+    same "$m on disk, because of the texts between steps" threads $(tiers $((all * 8 / 5))) -o generate.every_steps=2
+    check "$m: and only because of them" [ "$(on_disk $(tiers $((all * 8 / 5))))" -eq 0 ]
     half=$(peak -o pipeline.ranks=2 --stages 2)
     same "$m on two ranks" 2 $(tiers $((half * 7 / 8)))
+    same "$m on two ranks, one of little memory" 2 $(tiers "{$((half * 5 / 4)),$((half * 3 / 4))}")
+    same "$m on two ranks, the other" 2 $(tiers "{$((half * 3 / 4)),$((half * 5 / 4))}")
     rm -rf part
     job threads -c lm.conf --run-dir part --steps 3 -o checkpoint.every_steps=3 $(tiers $less)
     job threads -c lm.conf --run-dir part --resume -o checkpoint.every_steps=3

@@ -43,14 +43,13 @@ int interim_plan(struct job *j, struct err *e)
     return job_plan_only(g, j->mesh.size[AXIS_PP], e);
 }
 
-int interim_variant(const struct job *j, struct job *out, struct err *e)
+void interim_variant(const struct job *j, struct job *out)
 {
     const struct job *from = j->interim;
-    if (!from) return 0;
-    struct job *g = out->interim = mem_alloc(sizeof *g);
-    *g = (struct job){.conf = from->conf, .be = out->be, .dev = out->dev, .graph = from->graph,
-                      .prompts = from->prompts, .cut_as = out};
-    return job_plan_only(g, out->mesh.size[AXIS_PP], e);
+    if (!from) return;
+    out->interim = mem_alloc(sizeof *out->interim);
+    *out->interim = (struct job){.conf = from->conf, .be = out->be, .dev = out->dev, .graph = from->graph,
+                                 .prompts = from->prompts};
 }
 
 void interim_variant_free(struct job *out)

@@ -434,7 +434,7 @@ static int plan_all(struct job *j, int n_ranks, struct err *e)
     if (j->n_tiers) tiers_all(j);
     j->pl = job_place(j, j->first_group, e);
     if (!j->pl || partition_recompute(j, j->pl, j->recompute, e)) return -1;
-    return plan_kinds(j, e);
+    return plan_kinds(j, e) || interim_plan(j, e) ? -1 : 0;
 }
 
 /* First reduces each rank in proportion to its need; if that fails, all ranks get the same share. */
@@ -544,7 +544,7 @@ static int reduce_check(const struct job *j, const struct conf *c, struct err *e
 int job_plan(struct job *j, int n_ranks, struct err *e)
 {
     bool bad = share_ranks(j, j->conf, &n_ranks, e) || reduce_check(j, j->conf, e) || job_plan_only(j, n_ranks, e);
-    return bad || job_map_count(j, e) || job_map_run_check(j, e) || interim_plan(j, e) || limit_check(j, e) ? -1 : 0;
+    return bad || job_map_count(j, e) || job_map_run_check(j, e) || limit_check(j, e) ? -1 : 0;
 }
 
 int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e)

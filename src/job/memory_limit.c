@@ -151,7 +151,8 @@ int limit_variant(const struct job *j, const struct conf *c, int n_ranks, struct
     out->first_only = true;
     out->rough = j->rough;
     out->host = j->host;
-    return job_plan_only(out, n_ranks, e) || job_map_count(out, e) || interim_variant(j, out, e) ? -1 : 0;
+    interim_variant(j, out);
+    return job_plan_only(out, n_ranks, e) || job_map_count(out, e) ? -1 : 0;
 }
 
 void limit_variant_free(struct job *out)

@@ -273,6 +273,20 @@ static int stage_named(const struct job *j, const char *layer)
     return group < 0 ? -1 : j->pl->stage_of_group[group];
 }
 
+/* Makes neighbouring stages of one rank one stage. */
+static void neighbours_merge(struct job *j)
+{
+    int n = 0;
+    for (int s = 1; j->rank_of && s < j->n_stages; s++) {
+        if (j->rank_of[s] == j->rank_of[n]) continue;
+        j->rank_of[++n] = j->rank_of[s];
+        j->first_group[n] = j->first_group[s];
+    }
+    if (!j->rank_of) return;
+    j->first_group[n + 1] = j->first_group[j->n_stages];
+    j->n_stages = n + 1;
+}
+
 int partition_as(struct job *j, const struct job *of)
 {
     const int n = of->n_stages;
@@ -290,5 +304,6 @@ int partition_as(struct job *j, const struct job *of)
                 j->first_group[++stage] = g;
     }
     while (stage < n) j->first_group[++stage] = j->sel->n_groups;
+    neighbours_merge(j);
     return 0;
 }

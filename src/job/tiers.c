@@ -75,19 +75,34 @@ int tiers_stages(const struct job *j, const uint64_t *limit)
 {
     enum { PART_OF_MEMORY = 8 };                          /* a slot's part of it */
     const int p = j->mesh.size[AXIS_PP];
-    uint64_t bytes = 0, least = PART_NO_LIMIT;
+    uint64_t bytes = 0, memory = 0;
     if (j->conf->pipeline.stages > p) return (int)j->conf->pipeline.stages;
     for (int i = 0; i < j->pl->n_state; i++) bytes += row_bytes(j, &j->pl->state[i]);
-    for (int r = 0; r < p; r++) least = limit[r] < least ? limit[r] : least;
-    uint64_t each = PART_OF_MEMORY * (bytes / (uint64_t)p) / (least + 1) + 4;
+    for (int r = 0; r < p; r++) memory += limit[r] / (uint64_t)p;
+    uint64_t each = PART_OF_MEMORY * (bytes / (uint64_t)p) / (memory + 1) + 4;
     each += each % 2;                                     /* with two slots, such a number comes round without a wait */
     while (each > 2 && each * (uint64_t)p > (uint64_t)j->sel->n_groups) each--;
     return (int)each * p;
 }
 
+/* The share of the weights that stages up to s have: each as large as its rank's limit wants it. */
+static double share_until(const struct job *j, const uint64_t *limit, int s)
+{
+    const int p = j->mesh.size[AXIS_PP];
+    double all = 0, until = 0;
+    for (int i = 0; i < j->n_stages; i++) {
+        const double own = (double)limit[j->rank_of ? j->rank_of[i] : i % p];
+        all += own;
+        if (i < s) until += own;
+    }
+    return all > 0 ? until / all : (double)s / j->n_stages;
+}
+
 int tiers_cut(struct job *j, struct err *e)
 {
     const int n = j->sel->n_groups;
+    uint64_t *limit = tiers_limits(j, e);
+    if (!limit) return -1;
     struct arena *mem = arena_new();
     struct state_row *row;
     const struct state_buffers none = {.fixed = true};
@@ -99,12 +114,13 @@ int tiers_cut(struct job *j, struct err *e)
         for (int i = 0; i < k->n_param; i++) sum[g + 1] += row_bytes(j, &row[k->param[i]]);
     }
     for (int s = 1, g = 0; s < j->n_stages; s++) {
-        const uint64_t want = sum[n] / (uint64_t)j->n_stages * (uint64_t)s;
+        const uint64_t want = (uint64_t)((double)sum[n] * share_until(j, limit, s));
         while (g < n - (j->n_stages - s) && (g <= j->first_group[s - 1] || sum[g] + sum[g + 1] <= 2 * want)) g++;
         j->first_group[s] = g;
     }
     j->first_group[j->n_stages] = n;
     arena_free(mem);
+    free(limit);
     free(sum);
     return 0;
 }

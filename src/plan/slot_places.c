@@ -11,7 +11,10 @@ struct shares { int words; uint64_t *busy; bool *alone; int *order; };
 
 static void busy_set(struct shares *x, int cls, int from, int to)
 {
-    for (int i = from; i <= to; i++) x->busy[(size_t)cls * (size_t)x->words + (size_t)i / 64] |= UINT64_C(1) << i % 64;
+    uint64_t *of = &x->busy[(size_t)cls * (size_t)x->words];
+    const uint64_t first = UINT64_MAX << from % 64, last = UINT64_MAX >> (63 - to % 64);
+    for (int i = from / 64; i <= to / 64; i++)
+        of[i] |= (i == from / 64 ? first : UINT64_MAX) & (i == to / 64 ? last : UINT64_MAX);
 }
 
 /* A class is busy from the first action that touches a micro-batch's slot to the last one. */
