@@ -57,7 +57,8 @@ static void version_text(struct text *out)
         struct err none = {0};
         if (be_list[i]->describe(0, &d, &none) == 0)
             text_add(out, "backend %s: %s%s%s %s%s%s\n", be_list[i]->name, d.library, *d.beside ? ", " : "",
-                     d.beside, d.isa, d.bf16 ? ", bf16 by " : "", d.bf16 ? d.bf16 : "");
+                     d.beside, d.isa, d.bf16 ? ", bf16 by " : "",
+                     d.bf16_slow ? "fp32" : d.bf16 ? d.bf16 : "");
         else text_add(out, "backend %s: built in, but %s\n", be_list[i]->name, none.text);
     }
     for (int i = 0; tp_list[i]; i++) {

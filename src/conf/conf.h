@@ -32,7 +32,8 @@ struct conf {
         const char *predict, *predict_tensor;           /* predict implies evaluate, but needs no labels */
         struct conf_texts init_rename, init_missing, init_extra;   /* rules and patterns (base/glob.h) */
         int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas, hang_timeout, verify_every;
-        bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled, emulate_bf16;
+        bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled;
+        enum when emulate_bf16;
         const char *generate;                           /* implies evaluate, too; "-": standard output */
         bool over_predictions;                          /* not an option: was run.overwrite set beside run.predict? */
     } run;

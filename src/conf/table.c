@@ -85,9 +85,9 @@ const struct opt opt_table[] = {
     {"run.kernel_times", OPT_BOOL, AT(run.kernel_times), "yes",
      .text = "on GPUs: run kernels one by one in the first two steps and every 32nd, to time them; no: every step "
              "is a replay, and the time of joined backward passes is divided evenly"},
-    {"run.emulate_bf16", OPT_BOOL, AT(run.emulate_bf16), "no",
-     .text = "allow train.precision bf16 on a processor that has neither avx512_bf16 nor amx_bf16: stored in bf16, "
-             "computed in fp32, and slower than fp32"},
+    {"run.emulate_bf16", OPT_ENUM, AT(run.emulate_bf16), "auto", .words = WORDS_WHEN(WORD_TEXT),
+     .text = "compute in fp32 what train.precision bf16 stores in bf16. auto: on Intel processors with avx512_bf16 but "
+             "without AMX, where that is faster. yes: also on those that have neither; auto refuses them. no: on none"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,
      .bits = true, .text = "computing threads of each rank; decides results, so it is never derived from the machine"},
     {"run.init_from", OPT_FILE, AT(run.init_from), NULL,

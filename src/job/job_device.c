@@ -17,8 +17,10 @@ static const struct be_ops *device_auto(struct job *j)
 static int precision_find(struct job *j, struct err *e)
 {
     j->dev.precision = (enum precision)(j->conf->train.precision - WANT_FP32);
-    const bool bf16 = j->dev.precision == BFLOAT16, missing = bf16 && !strcmp(j->dev.rules->hardware, "cpu") &&
-               !j->dev.bf16 && !j->conf->run.emulate_bf16 && !j->conf->run.generate;
+    const enum when emulate = j->conf->run.emulate_bf16;
+    const bool bf16 = j->dev.precision == BFLOAT16, allowed = emulate == WHEN_YES || j->conf->run.generate,
+               missing = bf16 && !strcmp(j->dev.rules->hardware, "cpu") && !j->dev.bf16 && !allowed;
+    if (j->dev.bf16_slow && emulate != WHEN_NO) j->dev.bf16 = NULL;
     if (j->dev.precise[j->dev.precision] && !missing) return 0;
     if (!j->dev.precise[j->dev.precision])
         return conf_error(j->conf, "train.precision", e, "%s%s: the %s backend computes in %s",

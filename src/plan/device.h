@@ -65,7 +65,8 @@ struct device {
     int block;                                           /* channel block of activations: 16, 8, or 1: plain */
     unsigned features;                                   /* ISA_*: of a processor */
     bool precise[PRECISIONS];                            /* the precisions that it supports */
-    const char *bf16;                                    /* a processor's instructions for bf16; NULL: it has none */
+    const char *bf16;                                    /* a processor's instructions for bf16; NULL: none to use */
+    bool bf16_slow;                                      /* it has some, but computes faster in fp32 */
     enum precision precision;                            /* the selected precision */
     bool winograd;                                       /* train.winograd: also for pictures, and on any threads */
     enum dtype frozen;                                   /* how it stores frozen weights of two dimensions and more */

@@ -42,10 +42,11 @@ void setup_hello(struct setup *b)
     int ranks_here = b->world->here;
     long cores = sysconf(_SC_NPROCESSORS_ONLN), used = ranks_here * (long)b->conf->run.threads;
     bool same = strncasecmp(j->dev.library, j->be->name, strlen(j->be->name)) == 0;
-    const char *bf16 = j->dev.precision == BFLOAT16 ? j->dev.bf16 : NULL;
+    const bool half = j->dev.precision == BFLOAT16 && !j->be->stream;
+    const char *bf16 = !half ? "" : j->dev.bf16 ? j->dev.bf16 : "fp32";
     log_line("mpstaged %s: %s, %s%d stage%s, %s%s%s %s%s%s, results in %s", PACKAGE_VERSION, j->graph->name,
              mesh_pipelines(&j->mesh, of), j->n_stages, j->n_stages == 1 ? "" : "s", same ? "" : j->be->name,
-             same ? "" : " ", j->dev.library, j->dev.isa, bf16 ? ", bf16 by " : "", bf16 ? bf16 : "", b->dir.path);
+             same ? "" : " ", j->dev.library, j->dev.isa, half ? ", bf16 by " : "", bf16, b->dir.path);
     if (b->resume.found) {
         unsigned long long step = b->resume.from.step, last = job_steps(j);
         log_line("resuming from %s/step-%08llu%s", CKPT_FOLDER, step, step < last ? "" : ": no step is left to train");

@@ -276,6 +276,23 @@ static int way_make(struct be *b, const struct conv_half *k, const struct half_w
     return prim_make(b, p, pd, d.bias.n ? 4 : 3, arg, e);
 }
 
+/* Does some position of the kernel read nothing but padding? */
+static bool reads_padding_alone(const struct conv_shape *d, const struct shape *w, const struct shape *in,
+                                const struct shape *out)
+{
+    bool any = false;
+    for (int i = 0; i < w->n - 2; i++)
+        for (int64_t k = 0; k < w->d[i + 2]; k++) {
+            bool reads = false;
+            for (int64_t o = 0; o < out->d[i + 1]; o++) {
+                const int64_t at = o * d->stride[i] - d->padding[i] + k * (d->dilation[i] + 1);
+                reads |= at >= 0 && at < in->d[i + 1];
+            }
+            any |= !reads;
+        }
+    return any;
+}
+
 static int weights_make(struct be *b, struct conv_half *k, struct err *e)
 {
     const struct node *n = k->base.node;
@@ -284,6 +301,8 @@ static int weights_make(struct be *b, struct conv_half *k, struct err *e)
     struct conv_shape d;
     dnnl_primitive_desc_t pd, order = NULL;
     conv_shape_of(b, n, k->base.key.samples, &d);
+    if (reads_padding_alone(&d, w, &b->g->tensor[n->in[0]].shape, &b->g->tensor[n->out].shape))
+        return err_set(e, E_CONF, "oneDNN reads beyond such inputs");   /* 2.6.3, by jit_bf16 */
     d.wei = weights_form(w, false, dnnl_format_tag_any);
     d.wei.half = false;
     k->count = (size_t)shape_count(w);
