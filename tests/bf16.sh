@@ -100,8 +100,8 @@ done
 # By AVX512_BF16 alone: the library lacks kernels, and others take their place.
 sed -i 's/run .*/run { seed = 1  emulate_bf16 = no }/' resnet50.conf
 if grep -q avx512_bf16 /proc/cpuinfo; then
-    code=0; ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 "$mpstaged" --transport local -c resnet50.conf -o model.input={3,224,224} \
-        --run-dir no-amx >"$aside/out" 2>"$aside/err" || code=$?
+    code=0; ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 "$mpstaged" --transport local -c resnet50.conf --run-dir no-amx \
+        -o model.input="{3,224,224}" >"$aside/out" 2>"$aside/err" || code=$?
     equal "resnet50 by AVX512_BF16" "$code" 0
     equal "and the log says so" "$(grep -c 'bf16 by avx512_bf16,' no-amx/mpstaged.log)" 1
     if grep -q GenuineIntel /proc/cpuinfo; then

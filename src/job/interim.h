@@ -11,8 +11,8 @@ int interim_model(struct job *j, struct err *e);
 /* Plans it for the stages of j, whose plan is made: each time that j is planned. 78. */
 int interim_plan(struct job *j, struct err *e);
 void interim_free(struct job *j);
-/* Sets out->interim for out, another job with j's network, before its plan is made: with the network and prompts of j's.
- * Call interim_variant_free in any case. */
+/* Sets out->interim for out, another job with j's network, before its plan is made. It shares the network and prompts
+ * of j's. Call interim_variant_free in any case. */
 void interim_variant(const struct job *j, struct job *out);
 void interim_variant_free(struct job *out);
 #endif
