@@ -485,7 +485,10 @@ static int plan_tiers(struct job *j, struct err *e)
     const int n_ranks = j->mesh.size[AXIS_PP];
     const uint64_t missing = limit_missing(j);
     uint64_t *limit = tiers_limits(j, e);
+    j->tiers_by_limit = false;
     int bad = !limit || plan_in_files(j, n_ranks, limit, e);
+    j->tiers_by_limit = !bad && j->conf->pipeline.max_memory.n > 1 && !tiers_fit(j, limit);
+    if (j->tiers_by_limit) bad = plan_in_files(j, n_ranks, limit, e);
     if (!bad && !tiers_fit(j, limit) && limit_missing(j) >= missing) {
         unplan(j);
         j->n_tiers = j->tier_flight = 0;

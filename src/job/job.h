@@ -41,8 +41,9 @@ struct job {
     struct part_found found;                               /* result of partition auto; plans 0: another policy */
     bool rough;                                            /* auto may take its first cut that fits */
     /* Weights of these stages lie in files (tiers.h); NULL: all lie in memory. n_tiers: stages that such a plan has;
-     * tier_flight: micro-batches that its ranks keep, if the configuration does not say; 0: all. */
-    bool *in_file; int n_tiers, tier_flight;
+     * tier_flight: micro-batches that its ranks keep, if the configuration does not say; 0: all. tiers_by_limit: a
+     * rank's stages are as large as its limit wants them, because equal ones do not fit. */
+    bool *in_file; int n_tiers, tier_flight; bool tiers_by_limit;
     enum offloads { OFFLOADS_NOTHING, OFFLOADS_STATE, OFFLOADS_WEIGHTS } offloads;   /* what is trained, in files */
     struct placement *pl;
     /* DS_TRAIN, DS_TEST; NULL if not opened or not configured */

@@ -75,23 +75,27 @@ int tiers_stages(const struct job *j, const uint64_t *limit)
 {
     enum { PART_OF_MEMORY = 8 };                          /* a slot's part of it */
     const int p = j->mesh.size[AXIS_PP];
-    uint64_t bytes = 0, memory = 0;
+    uint64_t bytes = 0, memory = 0, least = PART_NO_LIMIT;
     if (j->conf->pipeline.stages > p) return (int)j->conf->pipeline.stages;
     for (int i = 0; i < j->pl->n_state; i++) bytes += row_bytes(j, &j->pl->state[i]);
-    for (int r = 0; r < p; r++) memory += limit[r] / (uint64_t)p;
+    for (int r = 0; r < p; r++) {
+        memory += limit[r] / (uint64_t)p;
+        least = limit[r] < least ? limit[r] : least;
+    }
+    if (!j->tiers_by_limit) memory = least;
     uint64_t each = PART_OF_MEMORY * (bytes / (uint64_t)p) / (memory + 1) + 4;
     each += each % 2;                                     /* with two slots, such a number comes round without a wait */
     while (each > 2 && each * (uint64_t)p > (uint64_t)j->sel->n_groups) each--;
     return (int)each * p;
 }
 
-/* The share of the weights that stages up to s have: each as large as its rank's limit wants it. */
+/* The share of the weights that stages before s have: even, or in proportion to the limits of their ranks. */
 static double share_until(const struct job *j, const uint64_t *limit, int s)
 {
     const int p = j->mesh.size[AXIS_PP];
     double all = 0, until = 0;
     for (int i = 0; i < j->n_stages; i++) {
-        const double own = (double)limit[j->rank_of ? j->rank_of[i] : i % p];
+        const double own = j->tiers_by_limit ? (double)limit[j->rank_of ? j->rank_of[i] : i % p] : 1;
         all += own;
         if (i < s) until += own;
     }
