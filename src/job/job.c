@@ -24,19 +24,10 @@ static int codes_check(const struct job *j, struct err *e)
                       "the %s backend stores no weights in 8 bits; run.device = \"cpu\" does", j->dev.backend);
 }
 
-/* An evaluation changes no weight. Under train.frozen_type only those that training freezes have that type. */
-static void all_freeze(struct job *j)
-{
-    if (!j->graph || !j->conf->run.evaluate || conf_adapts(j->conf) || conf_given(j->conf, "train.frozen_type")) return;
-    for (int i = 0; i < j->graph->n_params; i++)
-        if (j->graph->param[i].kind == PARAM_WEIGHT) j->graph->param[i].frozen = true;
-}
-
 int job_model(struct job *j, struct err *e)
 {
     if (j->conf->run.generate && generation_find(j, e)) return -1;
     j->graph = model_build(j->conf, e);
-    all_freeze(j);
     if (!j->graph || codes_check(j, e) || (j->prompts && prompts_check(j->prompts, j->conf, j->graph, e))) return -1;
     j->conf = job_conf(j, j->conf);
     return interim_model(j, e);

@@ -42,6 +42,14 @@ void param_freeze(struct param *p, double value)
     (void)value;
     p->frozen = true;
 }
+
+/* An evaluation changes no weight. Under train.frozen_type only those that training freezes have that type. */
+static void evaluation_freeze(struct graph_builder *b, const struct conf *c)
+{
+    if (!c->run.evaluate || conf_adapts(c) || conf_given(c, "train.frozen_type")) return;
+    for (int i = 0; i < b->param.n; i++) if (b->param.v[i].kind == PARAM_WEIGHT) param_freeze(&b->param.v[i], 0);
+}
+
 static void rate_set(struct param *p, double value) { p->lr_factor = value; }
 static void decay_set(struct param *p, double value) { p->decay_factor = value; }
 
@@ -92,7 +100,9 @@ int groups_apply(struct graph_builder *b, const struct conf *c, const char *head
     for (int i = 0; i < c->train.freeze.n; i++)
         if (!builder_each(b, c->train.freeze.v[i], param_freeze, 0))
             return unmatched(b, c, "train.freeze", c->train.freeze.v[i], e);
+    if (!c->train.freeze.n) evaluation_freeze(b, c);     /* otherwise the layers that training had in 8 bits */
     if (codes_apply(b, c, name, e)) return -1;
+    evaluation_freeze(b, c);
     for (int i = 0; i < b->param.n; i++) trained |= b->param.v[i].kind == PARAM_WEIGHT && !b->param.v[i].frozen;
     if (c->train.freeze.n && !trained && !c->run.evaluate)
         return conf_error(c, "train.freeze", e, "nothing is left to train");

@@ -8,13 +8,6 @@ static bool is_product(const struct node *n, const char *head)
     return n->op->category == OP_MATRIX && !(head && !strcmp(n->name, head));
 }
 
-/* Where nothing is trained and train.freeze names no layers, all weights count as frozen. */
-static void evaluation_freeze(struct graph_builder *b, const struct conf *c)
-{
-    if (!c->run.evaluate || conf_adapts(c) || c->train.freeze.n) return;
-    for (int i = 0; i < b->param.n; i++) if (b->param.v[i].kind == PARAM_WEIGHT) param_freeze(&b->param.v[i], 0);
-}
-
 /* A weight that something else than such a layer uses, too, stays as it is. */
 static void codes_mark(struct graph_builder *b, const char *head, bool others)
 {
@@ -33,7 +26,6 @@ int codes_apply(struct graph_builder *b, const struct conf *c, const char *head,
     const enum when want = c->model.load_in_8bit;
     bool any = false;
     if (b->e.code || want == WHEN_NO || (want != WHEN_YES && !b->coded)) return 0;
-    evaluation_freeze(b, c);
     codes_mark(b, head, false);
     codes_mark(b, head, true);
     for (int i = 0; i < b->param.n; i++) any |= b->param.v[i].coded;
