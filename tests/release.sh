@@ -1,5 +1,6 @@
 #!/bin/sh
-# release.sh: make dist makes the same archive from two paths, at two times, under two umasks and, as root, by two users.
+# release.sh: make dist makes the same archive from two paths, at two times, under two umasks and, as root, by two
+# users.
 set -eu
 : "${srcdir:=.}" "${top_builddir:=.}"
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -30,6 +31,10 @@ dist() {
 same() {
     if [ -n "$first" ] && [ "$2" = "$first" ]; then ok "$1"; else echo "$first, $2" | note; not_ok "$1"; fi
 }
+
+version=$(sed -n 's/^AC_INIT(\[mpstaged\], \[\([^]]*\).*/\1/p' "$srcdir/configure.ac")
+check "NEWS.md begins with version $version" test "$(sed -n '3s/^## //p' "$srcdir/NEWS.md")" = "$version"
+check "CITATION.cff has it" grep -qx "version: $version" "$srcdir/CITATION.cff"
 
 make -s -C "$build" distdir distdir="$tmp/sources" >"$tmp/out" 2>&1 || note <"$tmp/out"
 # What configure found in this build; not how: CC, flags and words of precious variables differ from call to call.
