@@ -298,7 +298,8 @@ static int phase_create(struct setup *b, struct err *e)
 /* ---- running the phases ------------------------------------------------------------------------------------------ */
 
 /* A phase of a run, and of --profile and --check-hosts (NULL: none). doing: the status for people until the next phase
- * that has a text. once: only the maker of each process runs it, and the other ranks borrow its results. work: what may take minutes. */
+ * that has a text. once: only the maker of each process runs it, and the other ranks borrow its results. work: what may
+ * take minutes. */
 struct setup_phase { int (*run)(struct setup *b, struct err *e), (*profile)(struct setup *b, struct err *e);
                     const char *doing; bool once; enum notify_work work; };
 enum { ONCE = 1, EACH = 0 };
