@@ -109,6 +109,7 @@ dump-gradients|0|^dumped/g$|$m --dump-gradients dumped/g --transport local --run
 trace|0|traceEvents|$m --trace traced/t --transport local --run-dir traced && cat traced/t
 progress|0|\[Kplanning|$m --progress yes --transport local --run-dir progress
 profile|0|profile.json|$m --profile -o pipeline.profile_sizes=8 --transport local --run-dir profile && ls profile
+check-hosts|0|^rank +host |$m --check-hosts=0.1 --stages 1 --transport local
 check-config|0|^configuration OK$|$m --check-config
 print-config|0|^train \{$|$m --print-config
 summary|0|^net1 +Linear-1 |$m --summary

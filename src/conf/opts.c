@@ -45,6 +45,8 @@ static const struct long_option options[] = {
     {"progress", "WHEN", 0, "service.progress", -1, NULL},
     {"profile", NULL, 0, NULL, MODE_PROFILE,
      "measure the costs of each layer in a few steps and write them to profile.json in the run directory"},
+    {"check-hosts", "[=SECONDS]", 0, NULL, MODE_CHECK_HOSTS,
+     "measure products, memory and links of all ranks for SECONDS (60), and name those below 0.8 of the median"},
     {"check-config", NULL, 0, NULL, MODE_CHECK_CONFIG,
      "check the configuration, its input files and the names of output files, and print \"configuration OK\""},
     {"print-config", NULL, 0, NULL, MODE_PRINT_CONFIG, "print the effective configuration, which can be read back"},
@@ -89,6 +91,14 @@ static char *option_name(const struct long_option *p)
     return t.s;
 }
 
+static int seconds_take(struct opts *o, const char *arg, struct err *e)
+{
+    char *end;
+    o->seconds = strtod(arg, &end);
+    if (end != arg && !*end && o->seconds > 0 && o->seconds <= 3600) return 0;
+    return err_set(e, E_USAGE, "--check-hosts=%.60s: expected seconds, at most 3600", arg);
+}
+
 static int option_take(struct opts *o, const struct long_option *p, const char *arg, struct err *e)
 {
     if (p->mode >= 0) {
@@ -98,6 +108,7 @@ static int option_take(struct opts *o, const struct long_option *p, const char *
         if (p->mode == MODE_PLAN && arg && strcmp(arg, "search") != 0)
             return err_set(e, E_USAGE, "--plan=%s: expected --plan or --plan=search", arg);
         if (p->mode == MODE_PLAN && arg) o->mode = MODE_SEARCH;
+        if (p->mode == MODE_CHECK_HOSTS && seconds_take(o, arg ? arg : "60", e)) return -1;
         if (p->mode == MODE_DRAW_SCHEDULE || p->mode == MODE_SHOW_BATCH) o->picture = arg;
         if (p->mode == MODE_INIT || p->mode == MODE_INIT_LM) o->folder = arg;
         if (p->mode == MODE_COMPARE) o->run[0] = arg;
@@ -299,9 +310,9 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
     /* the search also chooses the cut */
     if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;
     if (prompts_set(o, c, e) || conf_finish(c, e)) return -1;
-    if (conf_predicts(c) && o->mode == MODE_PROFILE)
-        return err_set(e, E_USAGE, "--profile measures training, so it cannot be combined with --%s",
-                       c->run.predict ? "predict" : "generate");
+    if (conf_predicts(c) && opts_measures(o))
+        return err_set(e, E_USAGE, "--%s measures training, so it cannot be combined with --%s",
+                       o->mode == MODE_PROFILE ? "profile" : "check-hosts", c->run.predict ? "predict" : "generate");
     return evaluation_check(c, e);
 }
 

@@ -6,7 +6,7 @@
 #include "conf/conf.h"
 
 enum mode {
-    MODE_RUN, MODE_PROFILE,                                /* these two run under mpirun */
+    MODE_RUN, MODE_PROFILE, MODE_CHECK_HOSTS,              /* these run under mpirun */
     MODE_HELP, MODE_VERSION,
     MODE_CHECK_CONFIG, MODE_PRINT_CONFIG, MODE_SUMMARY, MODE_PRINT_GRAPH, MODE_PLAN, MODE_PRINT_SCHEDULE,
     MODE_DRAW_SCHEDULE, MODE_SEARCH, MODE_INIT, MODE_INIT_LM, MODE_SHOW_BATCH, MODE_COMPARE
@@ -20,10 +20,16 @@ struct opts {
     const char *write_config;                              /* --plan=search, --init, --init-lm: output file, or NULL */
     const char *folder;                                    /* --init, --init-lm */
     const char *run[2];                                    /* --compare */
+    double seconds;                                        /* --check-hosts: how long it measures */
     VEC(const char *) prompt;                              /* --prompt, borrowed */
     VEC(struct opts_set) set;                              /* in command line order */
 };
 
+/* Does the run only measure? Then there are steps for profiles in place of training. */
+static inline bool opts_measures(const struct opts *o)
+{
+    return o->mode == MODE_PROFILE || o->mode == MODE_CHECK_HOSTS;
+}
 /* Fails with 64 and names the option. Strings of argv are borrowed, not copied. */
 int opts_parse(struct opts *o, int argc, char **argv, struct err *e);
 void opts_help(int columns, struct text *out);

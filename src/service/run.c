@@ -83,6 +83,23 @@ static int profile(struct run_rank *r, struct err *e)
     return vote_agree(b->world, e);
 }
 
+static int hosts(struct run_rank *r, struct err *e)
+{
+    struct setup *b = &r->setup;
+    struct text table = {0}, slow = {0};
+    if (setup_begin(b, e)) return -1;
+    setup_progress_now(b->ready, "measuring hosts");
+    shutdown_phase(SHUTDOWN_STEP, "measuring hosts");
+    if (check_hosts(b, &table, &slow, e)) run_abort(r, e);
+    setup_progress_end(b->ready);
+    b->ready = NULL;
+    if (table.n && (fputs(table.s, stdout) < 0 || fflush(stdout))) err_set(e, E_IO, "the standard output failed");
+    if (slow.n) err_set(e, E_DIFFERS, "%s", slow.s);
+    text_free(&table);
+    text_free(&slow);
+    return vote_agree(b->world, e);
+}
+
 /* Ends after a failed set-up. If a signal came when all else was ready, rank 0's scheduler already runs and is ended
  * here. */
 static int setup_failed(struct run_rank *r, struct err *e)
@@ -103,6 +120,7 @@ static int run(struct run_rank *r, struct err *e)
 {
     struct setup *b = &r->setup;
     if (b->opts->mode == MODE_PROFILE) return profile(r, e);
+    if (b->opts->mode == MODE_CHECK_HOSTS) return hosts(r, e);
     if (setup_begin(b, e)) return setup_failed(r, e);
     if (b->world->rank == 0) setup_hello(b), start_announce(b);
     shutdown_phase(SHUTDOWN_STEP, NULL);

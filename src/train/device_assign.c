@@ -121,7 +121,7 @@ struct claim { size_t bytes, beside; char device[BE_ID]; };
 static size_t bytes_headroom(const struct setup *b)
 {
     struct plan *const *plan = b->n_sized ? b->sized : job_plans(&b->job, b->world->rank);
-    bool profiles = b->opts->mode == MODE_PROFILE;
+    bool profiles = opts_measures(b->opts);
     struct reserve_request q = {.plan = plan, .n_plans = b->n_sized ? b->n_sized : b->job.n_plans,
                                 .rank = b->world->rank, .n_ranks = b->world->size, .links = b->nccl,
                                 .neighbours = profiles, .graphs = !profiles && b->conf->run.graphs};

@@ -34,6 +34,7 @@ static int profile_sizes(const struct setup *b, struct conf_ints *sizes, struct 
 {
     const struct conf *c = b->conf;
     *sizes = c->pipeline.profile_sizes;
+    if (b->opts->mode == MODE_CHECK_HOSTS) *sizes = (struct conf_ints){.v = {c->train.split_size}, .n = 1};
     if (!sizes->n)
         sizes_default(sizes, c->train.split_size, c->train.batch_size,
                       plan_norm_of_one(b->job.graph) ? 2 : 1);
@@ -94,16 +95,19 @@ int profile_check(struct setup *b, struct err *e)
 {
     struct conf_ints sizes;
     struct conf trial = *b->conf;
+    const bool profiles = b->opts->mode == MODE_PROFILE;
     if (profile_sizes(b, &sizes, e)) return -1;
     conf_widest(&trial, &sizes);
-    return b->world->rank == 0 ? job_trial(&b->job, &trial, b->world->size, e) || write_try(b, e) ? -1 : 0 : 0;
+    if (b->world->rank != 0) return 0;
+    return job_trial(&b->job, &trial, b->world->size, e) || (profiles && write_try(b, e)) ? -1 : 0;
 }
 
 int profile_plan(struct setup *b, struct err *e)
 {
     struct conf_ints sizes;
     if (b->conf->pipeline.replicas > 1)
-        return conf_error(b->conf, "pipeline.replicas", e, "--profile measures one pipeline, without replicas");
+        return conf_error(b->conf, "pipeline.replicas", e, "--profile and --check-hosts measure one pipeline, "
+                          "without replicas");
     if (profile_sizes(b, &sizes, e)) return -1;
     if (b->world->rank == 0) b->earlier = b->conf->pipeline.profile;
     struct conf *c = conf_copy(b->conf);

@@ -85,6 +85,7 @@ static int phase_refuse(struct setup *b, struct err *e)
 {
     const struct conf *c = b->conf;
     bool profiles = b->opts->mode == MODE_PROFILE;
+    if (b->opts->mode == MODE_CHECK_HOSTS) return job_device(&b->job, e) || assign_check(b, e) ? -1 : 0;
     enum rundir_use use = profiles ? RUNDIR_PROFILE : c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN;
     int bad = b->world->rank == 0 && rundir_check(&b->dir, c, use, e);
     if (b->dir.lock >= 0 && !profiles) unlinkat(b->dir.fd, FAILURE_FILE, 0);   /* of an earlier start */
@@ -164,7 +165,7 @@ int setup_exec(struct setup *b, struct exec_request q, struct err *e)
     q.abort = abort_code();
     q.beat = heartbeat_beat(b->world->rank);
     q.reader_cores = &b->spare;
-    const bool trains = b->opts->mode != MODE_PROFILE;
+    const bool trains = !opts_measures(b->opts);
     int bad = exec_open(&q, &b->exec, e) || (trains && interim_open(j, b->world->rank, &q, &b->interim, e));
     return bad ? err_where(e, "rank %d", b->world->rank) : 0;
 }
@@ -296,8 +297,9 @@ static int phase_create(struct setup *b, struct err *e)
 
 /* ---- running the phases ------------------------------------------------------------------------------------------ */
 
-/* A phase of a run and of --profile (NULL: none). doing: the status for people until the next phase that has a text.
- * once: only the maker of each process runs it, and the other ranks borrow its results. work: what may take minutes. */
+/* A phase of a run, and of --profile and --check-hosts (NULL: none). doing: the status for people until the next phase
+ * that has a text. once: only the maker of each process runs it, and the other ranks borrow its results. work: what may
+ * take minutes. */
 struct setup_phase { int (*run)(struct setup *b, struct err *e), (*profile)(struct setup *b, struct err *e);
                     const char *doing; bool once; enum notify_work work; };
 enum { ONCE = 1, EACH = 0 };
@@ -353,7 +355,7 @@ int setup_begin(struct setup *b, struct err *e)
 {
     for (int i = 0; i < N_PHASES; i++) {
         const struct setup_phase *p = &phases[i];
-        int (*make)(struct setup *b, struct err *e) = b->opts->mode == MODE_PROFILE ? p->profile : p->run;
+        int (*make)(struct setup *b, struct err *e) = opts_measures(b->opts) ? p->profile : p->run;
         if (!make) continue;
         if (p->doing) setup_progress_now(b->ready, p->doing), shutdown_phase(SHUTDOWN_START, p->doing);
         if (b->world->rank == 0) notify_phase(p->doing, p->work);

@@ -1,0 +1,42 @@
+#!/bin/sh
+# check_hosts.sh: --check-hosts measures ranks and links, names a rank that is slow, and creates nothing. The slow one
+# is stopped seven tenths of the time, which no other load of the machine makes up for.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+write_conf toy.conf
+rows() { grep -cE "^ +[0-9]+  [^ ]+ +[0-9.]+ +[0-9.]+( +[0-9.]+ +[0-9.]+){$1}\$" "$aside/out" || true; }
+
+refused "no time" 64 'check-hosts=0: ' threads -c toy.conf --check-hosts=0
+refused "no number" 64 'check-hosts=x: ' threads -c toy.conf --check-hosts=x
+refused "replicas" 78 'replicas.*without replicas' threads -c toy.conf --check-hosts=1 -o pipeline.replicas=2 \
+    -o train.gradient_groups=2
+job 1 -c toy.conf --stages 1 --check-hosts=0.1
+check "one rank is its own median" test "$code $(our_lines) $(rows 0)" = "0 0 1"
+job threads -c toy.conf --stages 3 --check-hosts=0.1
+check "three ranks have two links" test "$(rows 1) $(rows 0)" = "2 1"
+for p in $(cases fp32 bf16); do
+    job 2 -c toy.conf --check-hosts=0.1 --precision "$p"
+    check "two processes in $p: a row for each" test "$(rows 1) $(rows 0)" = "1 1"
+done
+
+# throttle: stops rank 1 of the job for 70 of 100 ms, as long as it lives
+throttle() {
+    for _ in $(seq 300); do
+        for p in $(ranks_alive); do
+            ! tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx 'OMPI_COMM_WORLD_RANK=1' || break 2
+        done
+        sleep 0.05
+    done
+    until grep -q 'measuring hosts' "$aside/err" || ! kill -0 "$p" 2>/dev/null; do sleep 0.1; done
+    while kill -STOP "$p" 2>/dev/null; do sleep 0.07; kill -CONT "$p" 2>/dev/null || true; sleep 0.03; done
+}
+throttle & thief=$!
+job 2 -c toy.conf --check-hosts=6
+wait "$thief" || true
+check "a rank that is slow ends it with 1" test "$code" -eq 1
+check "after the table" test "$(rows 1) $(rows 0)" = "1 1"
+check "which names rank, host and what is slow" \
+    grep -qE '^mpstaged: .*the product of rank 1 on [^ ]+ has 0\.[0-7][0-9] of the median' "$aside/err"
+check "and not the other one's product" test -z "$(grep 'the product of rank 0' "$aside/err" || true)"
+check "nothing was created" test "$(ls)" = toy.conf
+tap_done
