@@ -31,6 +31,7 @@ class Mpstaged(AutotoolsPackage):
     with when("@main"):
         depends_on("autoconf@2.69:", type="build")
         depends_on("automake@1.16:", type="build")
+        depends_on("libtool", type="build")
     depends_on("openmpi@4.1:")
     depends_on("libuv@1.40:")
     depends_on("onednn@2.5: cpu_runtime=omp")
