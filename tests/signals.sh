@@ -249,4 +249,28 @@ if [ "$code" -eq 75 ] && grep -q '^mpstaged: stopped by SIGTERM while evaluating
     ok "SIGTERM in an evaluation says so"
 else why; not_ok "SIGTERM in an evaluation says so: $code"; fi
 
+# ---- the end of a Slurm job ------------------------------------------------------------------------------------------
+# job_of SECONDS OPTIONS...: a run in a job that ends then
+job_of() {
+    end=$(($(date +%s) + $1)) code=0; shift; now
+    SLURM_JOB_END_TIME=$end timeout -s KILL 60 "$mpstaged" --transport local -c "$@" >"$aside/out" 2>"$aside/err" \
+        </dev/null || code=$?
+    took=$((($(date +%s%N) - since) / 1000000))
+}
+job_of 12 long.conf --run-dir ends
+if [ "$code" -eq 75 ] && [ "$took" -ge 4500 ] &&
+    grep -q 'which is in checkpoints/step-.*--resume continues' "$aside/err"; then ok "a run stops with a checkpoint after half of a short job: $took ms"
+else why; not_ok "a run stops before the end of its job: $code after $took ms"; fi
+job_of 1000 said.conf --run-dir other
+check "by default 120 s before" grep -q 'stops with a checkpoint 120 s before' other/mpstaged.log
+# unasked TEXT SECONDS OPTIONS...: no such end is planned
+unasked() {
+    unasked_text=$1 seconds=$2; shift 2
+    job_of "$seconds" said.conf --overwrite --run-dir unasked "$@"
+    check "$unasked_text: no planned end ($code)" [ "$code" -eq 0 -a "$(grep -c Slurm unasked/mpstaged.log)" -eq 0 ]
+}
+unasked "run.stop_before_end = 0" 1000 -o run.stop_before_end=0
+unasked "a job that is over" -5
+unasked "an evaluation" 1000 --evaluate --init-from trained -o data.test_samples=20
+
 tap_done

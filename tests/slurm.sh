@@ -82,6 +82,7 @@ submit limit --time=1 --signal=USR1@45
 if waits_for 75 '[ "$(field Restarts)" = 1 ]'; then
     ok "before its time is over a job saves, ends with 75 and is queued again"
 else tell; not_ok "before its time is over a job is queued again"; fi
+check "a job has no comment by itself" [ "$(scontrol show job "$job" | grep -c Comment=)" -eq 0 ]
 check "with a checkpoint" [ -n "$(find limit/checkpoints -name 'step-*[0-9]')" ]
 waits_for 30 over || true
 sleep 1
@@ -92,7 +93,10 @@ if waits_for 20 'grep -qs "\"step\"" limit/metrics.jsonl && mpstagectl limit sto
 fi
 check "a run that is done is a job that is completed: $(field JobState)" [ "$(field JobState)" = COMPLETED ]
 
-submit lost --time=5
+submit lost --time=5 --export=ALL,MPSTAGED_COMMENT=1
+waits_for 20 'scontrol show job "$job" | grep -q "Comment=step [0-9]"' || true
+check "the job's comment has the step, if that is asked for" \
+    sh -c 'scontrol show job "$0" | grep -q "Comment=step [0-9]"' "$job"
 before=$(resumes)
 kill -KILL "$(ranks_alive | tail -1)"
 if waits_for 40 '[ "$(resumes)" -gt "$before" ]'; then ok "a rank that is lost is started again within the job"

@@ -1,4 +1,5 @@
-/* Monotonic time in nanoseconds. Any thread. Never wall-clock time: that may jump. */
+/* Monotonic time in nanoseconds. Any thread. Wall-clock time, which may jump, is only for logs and for times that come
+ * from elsewhere. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 #include <pthread.h>
@@ -8,6 +9,9 @@ uint64_t clock_thread_ns(void);                           /* CPU time of this th
 uint64_t clock_process_ns(void);                          /* CPU time of all threads of the process */
 /* Wall-clock time as RFC 3339 UTC with milliseconds, for logs and metrics. Returns buf. */
 char *clock_rfc3339(char buf[32]);
+
+/* Seconds since 1970. */
+int64_t clock_unix_s(void);
 
 /* Initialises a condition whose waits use monotonic time. Default conditions use the wall clock: a change of the clock
  * ends their waits too early or too late. */

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/launched.h"
 
 /* size: variable with the number of ranks (local: on this host). rank: variable with this rank's number; there are more
@@ -125,4 +126,12 @@ int launched_ranks(void)
         if (size && atoi(size) > 0) return atoi(size);
     }
     return 0;
+}
+
+int64_t launched_seconds_left(void)
+{
+    const char *s = getenv("SLURM_JOB_END_TIME");
+    char *after;
+    long long end = s ? strtoll(s, &after, 10) : 0, now = clock_unix_s();
+    return !s || after == s || *after || end <= now ? -1 : end - now;
 }

@@ -27,4 +27,7 @@ bool launched_any(void);
 bool launched_first(void);
 /* How many ranks the launcher started; 0: unknown, or no launcher. */
 int launched_ranks(void);
+/* Seconds until the job's end that Slurm states in SLURM_JOB_END_TIME (seconds since 1970), by the wall clock of now.
+ * -1: it states none, or one that is over. */
+int64_t launched_seconds_left(void);
 #endif

@@ -32,6 +32,7 @@ struct conf {
         const char *predict, *predict_tensor;           /* predict implies evaluate, but needs no labels */
         struct conf_texts init_rename, init_missing, init_extra;   /* rules and patterns (base/glob.h) */
         int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas, hang_timeout, verify_every;
+        int64_t stop_before_end;
         bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled;
         enum when emulate_bf16;
         const char *generate;                           /* implies evaluate, too; "-": standard output */

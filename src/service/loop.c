@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "base/launched.h"
 #include "cluster/thread_liveness.h"
 #include "cluster/log.h"
 #include "cluster/shutdown.h"
@@ -331,10 +332,31 @@ static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
+/* When the run must stop so that its checkpoint is saved before the job ends. */
+static void stop_plan(struct loop *l)
+{
+    const struct conf *c = l->q.job->conf;
+    int64_t left = launched_seconds_left(), before = c->run.stop_before_end;
+    if (left < 0 || !before || c->run.evaluate) return;
+    if (before > left / 2) before = left / 2;
+    l->stop_at = l->began + (uint64_t)(left - before) * 1000000000u;
+    log_line("Slurm ends the job in %lld s; the run stops with a checkpoint %lld s before (run.stop_before_end)",
+             (long long)left, (long long)before);
+}
+
+static void stop_poll(struct loop *l)
+{
+    if (!l->stop_at || clock_ns() < l->stop_at) return;
+    l->stop_at = 0;
+    log_line("the job is about to end (run.stop_before_end)");
+    loop_stop(l, STOP_RESUMABLE);
+}
+
 static void on_tick(uv_timer_t *t)
 {
     struct loop *l = t->data;
     struct err none = {0};
+    stop_poll(l);
     liveness_turn();
     loop_tell(l, &(struct event){.kind = EVENT_TICK, .held = is_held(l) && !l->in_flight}, &none);
     log_tick();
@@ -429,6 +451,7 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     }
     l->policy.reporters = q->reporters;
     l->began = clock_ns();
+    stop_plan(l);
     loop_planned(l);
     return l;
 }

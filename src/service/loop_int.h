@@ -35,6 +35,7 @@ struct loop {
     struct http *http;                                    /* NULL: service.metrics is not set */
     double *costs;                                        /* scratch: warmup_count numbers */
     uint64_t steps, samples, began;
+    uint64_t stop_at;                                     /* run.stop_before_end; 0: never */
     bool worked;                                          /* a step or an evaluation has ended */
     uint64_t nonfinite, skipped_in_a_row;                 /* steps without an update */
     struct known known;                                   /* of all steps of the run */
