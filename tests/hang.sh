@@ -57,7 +57,7 @@ until_true() {
 # rank_pid RANK: as mpirun told the process
 rank_pid() {
     for p in $(ranks_alive); do
-        if { tr '\0' '\n' <"/proc/$p/environ"; } 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
+        if { tr '\0' '\n' <"/proc/$p/environ"; } 2>/dev/null | grep -qx "$mpi_rank=$1"; then
             echo "$p"; return 0
         fi
     done
@@ -308,7 +308,7 @@ unlike() {
     cat >"$aside/unlike" <<'END'
 #!/bin/sh
 first=$1 other=$2; shift 2
-[ "$OMPI_COMM_WORLD_RANK" -ne 0 ] || exec "$first" -c toy.conf --run-dir run
+[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" -ne 0 ] || exec "$first" -c toy.conf --run-dir run
 exec "$other" -c toy.conf --run-dir run "$@"
 END
     chmod +x "$aside/unlike"
@@ -342,7 +342,7 @@ cat >"$aside/slow.c" <<'END'
 static void slow(const char *call)
 {
     static atomic_int n;
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *wanted = getenv("SLOW");
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK") ?: getenv("PMI_RANK"), *wanted = getenv("SLOW");
     if (!rank || !wanted || strcmp(wanted, call) || strcmp(rank, getenv("SLOW_RANK"))) return;
     if (atomic_fetch_add(&n, 1) + 1 != atoi(getenv("SLOW_NTH"))) return;
     close(open("held", O_CREAT | O_WRONLY, 0666));

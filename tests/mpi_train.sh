@@ -117,7 +117,7 @@ else skip "halves behind module. are taken as the floats they are" "no python3";
 # File names: only rank 0 knows the variables, and all ranks read the graph and the weights.
 cat >"$aside/wrapped" <<'EOF'
 #!/bin/sh
-[ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ] || { unset PLACE; HOME=/; }    # Open MPI 5.0 needs a HOME
+[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" = 0 ] || { unset PLACE; HOME=/; }    # Open MPI 5.0 needs a HOME
 exec "$@"
 EOF
 chmod +x "$aside/wrapped"
@@ -138,7 +138,7 @@ check "a variable that is not set: 78, and nothing is created" \
 
 # ---- somebody else on a rank's core ----------------------------------------------------------------------------------
 # bound OPTIONS...: one rank, bound by mpirun to its first core
-bound() { "$MPIRUN" $([ "$(id -u)" -ne 0 ] || echo --allow-run-as-root) -np 1 --bind-to core "$@"; }
+bound() { "$MPIRUN" ${mpi_options%--bind-to none} -np 1 --bind-to core "$@"; }
 core=$(bound sed -n 's/^Cpus_allowed_list:[^0-9]*\([0-9]*\).*/\1/p' /proc/self/status 2>/dev/null </dev/null || true)
 if command -v taskset >/dev/null && [ -n "$core" ] && [ "$(nproc)" -gt 1 ]; then
     taskset -c "$core" sh -c 'while :; do :; done' & hog=$!

@@ -363,11 +363,9 @@ job_begin() {
     begin_options=
     while [ "$1" != -- ]; do begin_options="$begin_options $1"; shift; done
     shift
-    mpirun_root=
-    [ "$(id -u)" -ne 0 ] || mpirun_root=--allow-run-as-root
     # shellcheck disable=SC2086
     env --default-signal=INT,QUIT "$runner" $begin_options -- \
-        "$MPIRUN" $mpirun_root --oversubscribe --bind-to none -np 2 "$mpstaged" --run-dir r "$@" \
+        "$MPIRUN" $mpi_options -np 2 "$mpstaged" --run-dir r "$@" \
         >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
     for _ in $(seq 400); do ! grep -qs '"step":3,' r/metrics.jsonl || return 0; sleep 0.05; done
     why; not_ok "a job of mpirun begins"

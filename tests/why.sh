@@ -10,7 +10,7 @@ write_conf short.conf '$a service { log_every = 0 }'
 field() { sed -n 's/^ *"'"$1"'": "\{0,1\}\([^"]*[^",]\)"\{0,1\},\{0,1\}$/\1/p' "$2/why.json" 2>/dev/null || true; }
 rank_pid() {
     for p in $(ranks_alive); do
-        ! { tr '\0' '\n' <"/proc/$p/environ"; } 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1" || echo "$p"
+        ! { tr '\0' '\n' <"/proc/$p/environ"; } 2>/dev/null | grep -qx "$mpi_rank=$1" || echo "$p"
     done
 }
 # begin NAME: three ranks in NAME/, in their third step

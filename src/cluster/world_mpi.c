@@ -1,6 +1,7 @@
 /* Ranks as processes under MPI, which only this file and the transport use. */
 #include <mpi.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/deadline.h"
@@ -63,7 +64,9 @@ void world_mpi_begin(struct world *w, int *argc, char ***argv)
     *w =
         (struct world){.maker = true, .min = allreduce_min, .broadcast = broadcast, .allgather = allgather,
                        .open = open_mpi};
+#ifdef OPEN_MPI
     tp_mpi_tune();                                       /* before MPI reads its settings */
+#endif
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &w->size);
@@ -74,9 +77,12 @@ void world_mpi_end(void) { MPI_Finalize(); }
 
 const char *world_mpi_library(void)
 {
-    static char name[MPI_MAX_LIBRARY_VERSION_STRING];
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING], name[80];
+    char label[40], version[40];
     int n;
-    MPI_Get_library_version(name, &n);
-    name[strcspn(name, ",\n")] = 0;
+    MPI_Get_library_version(text, &n);
+    text[strcspn(text, ",\n")] = 0;
+    bool mpich = sscanf(text, "%39s Version: %39s", label, version) == 2;
+    snprintf(name, sizeof name, mpich ? "%s%s%s" : "%s", mpich ? label : text, " ", version);
     return name;
 }
