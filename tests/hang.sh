@@ -210,14 +210,14 @@ if [ -x "$double" ]; then
 else skip "ranks with devices" "no C++ compiler"; fi
 
 # ---- gone ------------------------------------------------------------------------------------------------------------
-# mpirun says 128 + SIGKILL where it sees that before it hears of our end.
+# mpirun says that it was SIGKILL where it sees that before it hears of our end.
 for r in 0 1; do
     begin 2 -c toy.conf; until_true in_step
     victim=$(rank_pid $r)
     since=$(date +%s%N); kill -KILL "$victim"
     code=0; wait $pid || code=$?
     took=$((($(date +%s%N) - since) / 1000000))
-    if { [ $code -eq 69 ] || [ $code -eq 137 ]; } && [ "$(our_lines)" -eq 1 ] && soon 3000 &&
+    if { [ $code -eq 69 ] || [ $code -eq "$(death 9)" ]; } && [ "$(our_lines)" -eq 1 ] && soon 3000 &&
         grep -qE "^mpstaged: rank $r \\([^ ]+, process $victim\\) exited" "$aside/err"; then
         ok "rank $r is killed, and the others say so: $code after $took ms"
     else why; not_ok "rank $r is killed: $code after $took ms"; fi
@@ -230,7 +230,7 @@ for victims in 0 "0 1"; do
     for r in $victims; do pids="$pids $(rank_pid "$r")"; done
     kill -KILL $pids
     code=0; wait $pid || code=$?
-    if { [ $code -eq 69 ] || [ $code -eq 137 ]; } && [ "$(our_lines)" -eq 1 ] &&
+    if { [ $code -eq 69 ] || [ $code -eq "$(death 9)" ]; } && [ "$(our_lines)" -eq 1 ] &&
         grep -qE "^mpstaged: rank 0 \\([^ ]+, process $first\\) exited" "$aside/err"; then
         ok "of 4 ranks are killed: $victims, and one other says so: $code"
     else why; not_ok "of 4 ranks are killed: $victims: $code, $(our_lines) lines"; fi

@@ -51,8 +51,7 @@ pick() { [ $# -gt 0 ] || return 0; random $#; shift $dice; echo "$1"; }
 strike() {
     random 4
     case $dice in
-    0) victim=$(mine mpirun | head -n 1); [ -n "$victim" ] || victim=$(mine orterun | head -n 1)
-       [ -n "$victim" ] || victim=$(mine prterun | head -n 1) ;;
+    0) victim=$(mine 'mpirun.*|orterun|prterun|mpiexec.*' | head -n 1) ;;
     1) victim=$(ranks_alive | tr '\n' ' ') ;;
     *) random 1000; victim=$(state=$((SEED + kills + dice)); pick $(ranks_alive)) ;;
     esac

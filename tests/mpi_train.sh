@@ -18,6 +18,13 @@ trains np1-of-2 1 -c toy.conf
 equal "two stages on one rank: the same weights" "$one" "$hash"
 trains np2-of-3 2 -c toy.conf --stages 3
 equal "three stages on two ranks: the same weights" "$one" "$hash"
+if [ -n "${OTHER_BUILD:-}" ]; then
+    own_mpstaged=$mpstaged own_mpirun=$MPIRUN
+    mpstaged=$OTHER_BUILD/mpstaged MPIRUN=$(sed -n 's/^MPIRUN = //p' "$OTHER_BUILD/Makefile"); mpi_find
+    trains "by-$mpi" 2 -c toy.conf
+    equal "$("$mpstaged" --version | sed -n 's/^MPI: //p'): the weights of one" "$one" "$hash"
+    mpstaged=$own_mpstaged MPIRUN=$own_mpirun; mpi_find
+else skip "the weights of another MPI library" "OTHER_BUILD=FOLDER, a build with it"; fi
 mlp='-o model.network=mlp -o model.hidden={16,16,16} -o model.dropout=0.1'
 # shellcheck disable=SC2086
 for ranks in 1 2 4; do

@@ -87,7 +87,7 @@ mine() {
         [ "$(readlink "/proc/$p/cwd" 2>/dev/null)" != "$tmp" ] || echo "$p"
     done
 }
-launchers() { mine mpirun; mine orterun; mine prterun; }
+launchers() { mine 'mpirun.*|orterun|prterun|mpiexec.*'; }
 pick() { [ $# -gt 0 ] || return 0; random $#; shift "$dice"; echo "$1"; }
 ctl() { timeout $((WAIT / 9)) "$mpstagectl" "$run" "$@" >"$aside/answer" 2>&1 </dev/null || true; }
 

@@ -31,11 +31,14 @@ export HWLOC_COMPONENTS="${HWLOC_COMPONENTS--gl}"
 # mpirun as the ranks of a test want it: as root too, on any number of cores, without binding two ranks to one core;
 # for MPIRUN_LIMIT seconds at most. mpi_rank: the variable that has a rank's number.
 : "${MPIRUN:=mpirun}"
-case $(readlink -f "$(command -v "${MPIRUN%% *}")") in
-    *hydra*) mpi=mpich mpi_rank=PMI_RANK mpi_options= ;;
-    *) mpi=openmpi mpi_rank=OMPI_COMM_WORLD_RANK mpi_options="--oversubscribe --bind-to none"
-        [ "$(id -u)" -ne 0 ] || mpi_options="--allow-run-as-root $mpi_options" ;;
-esac
+mpi_find() {
+    case $(readlink -f "$(command -v "${MPIRUN%% *}")") in
+        *hydra*) mpi=mpich mpi_rank=PMI_RANK mpi_options= ;;
+        *) mpi=openmpi mpi_rank=OMPI_COMM_WORLD_RANK mpi_options="--oversubscribe --bind-to none"
+            [ "$(id -u)" -ne 0 ] || mpi_options="--allow-run-as-root $mpi_options" ;;
+    esac
+}
+mpi_find
 mpirun_n() {
     mpirun_ranks=$1; shift
     if [ -z "${MPIRUN_LIMIT:-}" ]; then "$MPIRUN" $mpi_options -np "$mpirun_ranks" "$@"
