@@ -72,7 +72,10 @@ trains_with "a batch script of sbatch -n 4" 1 "$task" $runs
 trains_with "a batch step" 2 "$task SLURM_STEP_ID=4294967291 SLURM_STEP_NUM_TASKS=4" $runs
 trains_with "an interactive step" 1 "$task SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_TASKS=1" $runs
 trains_with "a shell of srun -n 4 --pty" 2 "$task SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_PTY_PORT=4711" $runs
-by_mpirun() { text=$1 notes=$2 variables=$3; trains_with "$text" "$notes" "$variables" "$MPIRUN" $mpi_options -np "$4" $runs; }
+by_mpirun() {
+    text=$1 notes=$2 variables=$3
+    trains_with "$text" "$notes" "$variables" "$MPIRUN" $mpi_options -np "$4" $runs
+}
 if [ "$mpi" = mpich ]; then shell="OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0"
     other=${OPENMPI:-mpirun.openmpi} others="Open MPI" options="--oversubscribe --allow-run-as-root"
 else shell="PMI_SIZE=4 PMI_RANK=0" other=${HYDRA:-mpiexec.hydra} others=Hydra options=; fi

@@ -136,8 +136,9 @@ bool launched_first(void)
 
 int launched_ranks(void)
 {
-    for (int i = 0; launched_any() && i < PLACES; i++) if (count_in(places[i].size) > 0) return count_in(places[i].size);
-    return 0;
+    int n = 0;
+    for (int i = 0; launched_any() && i < PLACES && n <= 0; i++) n = count_in(places[i].size);
+    return n > 0 ? n : 0;
 }
 
 int launched_here(void)
