@@ -1,4 +1,5 @@
 /* The points: their list, the planner's predictions, and the runs that measure them. */
+#include "config.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -219,7 +220,10 @@ static void add_launcher(const struct experiment *x, int ranks, struct argument_
     bool fits = (long)x->ranks * x->threads <= cores;
     if (x->mpirun) words_split(w, "%s", x->mpirun);
     else words_split(w, "mpirun --bind-to %s", fits && x->threads == 1 ? "core" : "none");
-    words_split(w, "%s %s -np %d", fits ? "" : "--oversubscribe", geteuid() ? "" : "--allow-run-as-root", ranks);
+#ifndef WITH_MPICH
+    words_split(w, "%s %s", fits ? "" : "--oversubscribe", geteuid() ? "" : "--allow-run-as-root");
+#endif
+    words_split(w, "-np %d", ranks);
 }
 
 /* Runs mpirun with one set of options; keeps its output only if it fails. */

@@ -28,6 +28,8 @@ void tree_scan(struct tree *t);
 /* Whether process pid is a launcher, which starts a job's processes and does nothing itself, judging by its name.
  * alive: how many of its descendants run; all: with zombies. */
 bool tree_launcher(pid_t pid, int *alive, int *all);
+/* Sends command pid a signal, or this host's ranks of MPICH's launcher, which SIGUSR2 kills. */
+void tree_signal(pid_t pid, int number);
 void tree_free(struct tree *t);
 
 /* ---- job_cleanup.c: what a killed Open MPI leaves on the disk and in shared memory ------------------------------- */

@@ -57,7 +57,7 @@ bool tree_launcher(pid_t pid, int *alive, int *all)
     snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
     if (!text_read_file(&name, path, 64, NULL) && name.n)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            is |= !strncmp(name.s, names[i], strlen(names[i])) && name.s[strlen(names[i])] == '\n';
+            is |= !strncmp(name.s, names[i], strlen(names[i])) && strchr("\n.", name.s[strlen(names[i])]);
     text_free(&name);
     *alive = *all = 0;
     if (is) tree_scan(&t);
@@ -67,6 +67,21 @@ bool tree_launcher(pid_t pid, int *alive, int *all)
     }
     tree_free(&t);
     return is;
+}
+
+void tree_signal(pid_t pid, int number)
+{
+    struct tree t = {0};
+    bool passed = false;
+    tree_scan(&t);
+    for (int i = 0; i < t.all.n; i++) {
+        const struct proc *parent = proc_find(&t, t.all.v[i].parent);
+        if (!parent || strcmp(parent->name, "hydra_pmi_proxy")) continue;
+        kill(t.all.v[i].pid, number);
+        passed = true;
+    }
+    if (!passed) kill(pid, number);
+    tree_free(&t);
 }
 
 void tree_free(struct tree *t) { vec_free(&t->all); }

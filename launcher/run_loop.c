@@ -70,7 +70,7 @@ static void wish_pass(struct run *r, uint64_t now)
 {
     if (!wish_at(r) || now < wish_at(r)) return;
     r->wants = false;
-    kill(r->job.pid, SIGUSR2);
+    tree_signal(r->job.pid, SIGUSR2);
 }
 
 /* Only the guard's signals count: a signal to all processes of a service reaches the guard, too. The guard's death also

@@ -446,7 +446,7 @@ with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more, run.
     'rank [01].*no progress on the link' 2 -c toy.conf --transport nccl
 unset DOUBLE_RANK
 
-# killed RANK TRANSPORT: in the middle of a long run; mpirun names the cause, and says 128 + SIGKILL
+# killed RANK TRANSPORT: in the middle of a long run; mpirun names the cause, and says that it was SIGKILL
 killed() {
     rm -rf broken
     mpirun_n 2 "$mpstaged" -c toy.conf --device cuda --steps 100000 --run-dir broken --transport "$2" \
@@ -457,17 +457,17 @@ killed() {
         sleep 0.05
     done
     for p in $(ranks_alive); do
-        ! tr '\0' '\n' <"/proc/$p/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" || kill -KILL "$p"
+        ! tr '\0' '\n' <"/proc/$p/environ" | grep -qx "$mpi_rank=$1" || kill -KILL "$p"
     done
     job_began=$(date +%s%N) code=0
     wait $launcher || code=$?
     took=$((($(date +%s%N) - job_began) / 1000000)) wrong=
-    [ "$code" -eq 137 ] || wrong="$wrong; exit code $code"
+    [ "$code" -eq "$(death 9)" ] || wrong="$wrong; exit code $code"
     soon 10000 || wrong="$wrong; $took ms"
     [ "$(our_lines)" -le 1 ] || wrong="$wrong; $(our_lines) lines of ours"
     tr '\n' ' ' <"$aside/err" | grep -q "process rank $1 .*signal 9" || wrong="$wrong; no cause"
     nobody_left || wrong="$wrong; ranks are alive"
-    if [ -z "$wrong" ]; then ok "rank $1 is killed, $2: 137, $took ms"
+    if [ -z "$wrong" ]; then ok "rank $1 is killed, $2: $code, $took ms"
     else why; not_ok "rank $1 is killed, $2$wrong"; fi
 }
 for way in $(cases '0:staged 1:nccl' '1:staged 0:nccl'); do killed ${way%:*} ${way#*:}; done

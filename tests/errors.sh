@@ -208,7 +208,7 @@ for p in $pids; do n=$(find "/proc/$p/fd" -mindepth 1 | wc -l); [ "$room" -gt 0 
 room=$((room + 8))
 "$mpstagectl" new stop --wait >"$aside/out"; wait "$launcher" || true
 rm -rf new
-printf '#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}" != "$1" ] || ulimit -n "$2"; shift 2; exec "$@"\n' >few
+printf '#!/bin/sh\n[ "$%s" != "$1" ] || ulimit -n "$2"; shift 2; exec "$@"\n' "$mpi_rank" >few
 chmod +x few
 for rank in 0 1; do
     code=0; mpirun_n 2 ./few $rank "$room" "$mpstaged" -c good.conf --run-dir new \

@@ -10,7 +10,7 @@ write_conf toy.conf 's/learning_rate = 0.1/& gradient_groups = 2/; s/samples = 2
 # run OPTIONS...: sets $code, leaves $aside/out and $aside/err
 run() {
     code=0
-    "$program" -c toy.conf --mpirun "$MPIRUN --oversubscribe --bind-to none" "$@" \
+    "$program" -c toy.conf --mpirun "$MPIRUN $mpi_options" "$@" \
         >"$aside/out" 2>"$aside/err" </dev/null || code=$?
 }
 # said TEXT CODE PATTERN: the run ended so, with exactly one line on the standard error
@@ -185,7 +185,7 @@ run -c missing.conf --out none; said "a missing configuration" 66 '^mpstage-expe
 check "nothing was created" test ! -e none
 
 # ---- a signal: nobody is left, what was measured is kept -------------------------------------------------------------
-"$program" -c toy.conf --mpirun "$MPIRUN --oversubscribe --bind-to none" --repeat 2 --splits 10 --no-profile \
+"$program" -c toy.conf --mpirun "$MPIRUN $mpi_options" --repeat 2 --splits 10 --no-profile \
     --no-plots --out told \
     --steps 40000 -- -o train.split_size=1 >"$aside/out" 2>"$aside/err" </dev/null &
 pid=$!
@@ -196,7 +196,7 @@ code=0; wait $pid || code=$?
 check "SIGINT ends it with 75" test "$code" -eq 75
 check "no rank is left" nobody_left
 code=0
-"$program" -c toy.conf --mpirun "$MPIRUN --oversubscribe --bind-to none" --repeat 2 --splits 10 --no-plots --out early \
+"$program" -c toy.conf --mpirun "$MPIRUN $mpi_options" --repeat 2 --splits 10 --no-plots --out early \
     -- -o pipeline.profile_sizes='{20}' >"$aside/out" 2>"$aside/err" </dev/null &
 pid=$!
 for i in $(seq 100); do ! grep -q '^measuring' "$aside/err" || break; sleep 0.05; done

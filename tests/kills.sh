@@ -51,8 +51,7 @@ pick() { [ $# -gt 0 ] || return 0; random $#; shift $dice; echo "$1"; }
 strike() {
     random 4
     case $dice in
-    0) victim=$(mine mpirun | head -n 1); [ -n "$victim" ] || victim=$(mine orterun | head -n 1)
-       [ -n "$victim" ] || victim=$(mine prterun | head -n 1) ;;
+    0) victim=$(mine 'mpirun.*|orterun|prterun|mpiexec.*' | head -n 1) ;;
     1) victim=$(ranks_alive | tr '\n' ' ') ;;
     *) random 1000; victim=$(state=$((SEED + kills + dice)); pick $(ranks_alive)) ;;
     esac
@@ -117,8 +116,7 @@ judge() {
 supervised() {
     rm -rf run; early=0 before= most=$((kills + share))
     : >"$aside/told"
-    root=; [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
-    "$supervisor" --backoff 0 -- "$MPIRUN" $root --oversubscribe --bind-to none -np "$1" "$mpstaged" -c k.conf \
+    "$supervisor" --backoff 0 -- "$MPIRUN" $mpi_options -np "$1" "$mpstaged" -c k.conf \
         --stages "$1" --run-dir run >"$aside/out" 2>"$aside/said" </dev/null & pid=$!
     while kill -0 $pid 2>/dev/null && [ "$kills" -lt "$KILLS" ] && [ "$kills" -lt "$most" ]; do
         random 90
@@ -149,8 +147,7 @@ by_hand() {
         case $last-$dice in 2-0 | 4-0) n=1 ;; 1-0 | 4-1) n=2 ;; 1-1 | 2-1) n=4 ;; *) n=$((dice + 1)) ;; esac
         began=$(steps_done) begun=$(begins run)
         committed=$(count '"event":"checkpoint","step"' run/metrics.jsonl)
-        root=; [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
-        "$MPIRUN" $root --oversubscribe --bind-to none -np $n "$mpstaged" -c k.conf --stages $n --run-dir run --resume \
+        "$MPIRUN" $mpi_options -np $n "$mpstaged" -c k.conf --stages $n --run-dir run --resume \
             >"$aside/out" 2>"$aside/said" </dev/null & pid=$!
         if [ "$kills" -lt "$KILLS" ] && [ "$kills" -lt "$most" ]; then
             random 300

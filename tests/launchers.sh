@@ -72,23 +72,25 @@ trains_with "a batch script of sbatch -n 4" 1 "$task" $runs
 trains_with "a batch step" 2 "$task SLURM_STEP_ID=4294967291 SLURM_STEP_NUM_TASKS=4" $runs
 trains_with "an interactive step" 1 "$task SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_TASKS=1" $runs
 trains_with "a shell of srun -n 4 --pty" 2 "$task SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_PTY_PORT=4711" $runs
-by_mpirun() { text=$1 notes=$2 variables=$3; trains_with "$text" "$notes" "$variables" "$MPIRUN" $root --oversubscribe \
-    --bind-to none -np "$4" $runs; }
-root=
-[ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
-by_mpirun "mpirun -np 2 in a shell of Hydra's" 1 "PMI_SIZE=4 PMI_RANK=0" 2
-by_mpirun "mpirun -np 1 in a shell of Hydra's" 1 "PMI_SIZE=4 PMI_RANK=0" 1
+by_mpirun() {
+    text=$1 notes=$2 variables=$3
+    trains_with "$text" "$notes" "$variables" "$MPIRUN" $mpi_options -np "$4" $runs
+}
+if [ "$mpi" = mpich ]; then shell="OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0"
+    other=${OPENMPI:-mpirun.openmpi} others="Open MPI" options="--oversubscribe --allow-run-as-root"
+else shell="PMI_SIZE=4 PMI_RANK=0" other=${HYDRA:-mpiexec.hydra} others=Hydra options=; fi
+by_mpirun "mpirun -np 2 in a shell of another MPI's" 1 "$shell" 2
+by_mpirun "mpirun -np 1 in a shell of another MPI's" 1 "$shell" 1
 by_mpirun "mpirun -np 2 with another job's WORLD_SIZE" 0 "WORLD_SIZE=8 RANK=3" 2
 
-# ---- MPICH's own mpiexec ---------------------------------------------------------------------------------------------
-hydra=${HYDRA:-$(command -v mpiexec.hydra || command -v mpiexec.mpich || true)}
-if [ -n "$hydra" ]; then
+# ---- the launcher of the other MPI -----------------------------------------------------------------------------------
+if command -v "$other" >/dev/null; then
     code=0
-    timeout -s KILL 60 "$hydra" -np 3 $runs >"$aside/out" 2>"$aside/err" </dev/null || code=$?
-    check "mpiexec.hydra -np 3: each of them refuses, $code" \
-        [ "$code $(cat "$aside/out" "$aside/err" | grep -c 'Hydra.* has started 3 processes (PMI_SIZE)')" = "78 3" ]
+    timeout -s KILL 60 "$other" $options -np 3 $runs >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+    refusals=$(cat "$aside/out" "$aside/err" | grep -c "$others.* has started 3 processes" || true)
+    check "$other -np 3: $refusals of them refuse, $code" [ "$code" -eq 78 -a "$refusals" -ge 1 ]
     check "and nothing is made" [ ! -e run ]
-    trains_with "mpiexec.hydra -np 1" 0 "" "$hydra" -np 1 $runs
-else skip "MPICH's own mpiexec" "apt-get install mpich, or HYDRA=PATH"; fi
+    trains_with "$other -np 1" 0 "" "$other" $options -np 1 $runs
+else skip "the launcher of the other MPI" "apt-get install mpich openmpi-bin, or HYDRA=PATH or OPENMPI=PATH"; fi
 nobody_left || not_ok "a rank is alive"
 tap_done

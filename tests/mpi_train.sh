@@ -18,6 +18,13 @@ trains np1-of-2 1 -c toy.conf
 equal "two stages on one rank: the same weights" "$one" "$hash"
 trains np2-of-3 2 -c toy.conf --stages 3
 equal "three stages on two ranks: the same weights" "$one" "$hash"
+if [ -n "${OTHER_BUILD:-}" ]; then
+    own_mpstaged=$mpstaged own_mpirun=$MPIRUN
+    mpstaged=$OTHER_BUILD/mpstaged MPIRUN=$(sed -n 's/^MPIRUN = //p' "$OTHER_BUILD/Makefile"); mpi_find
+    trains "by-$mpi" 2 -c toy.conf
+    equal "$("$mpstaged" --version | sed -n 's/^MPI: //p'): the weights of one" "$one" "$hash"
+    mpstaged=$own_mpstaged MPIRUN=$own_mpirun; mpi_find
+else skip "the weights of another MPI library" "OTHER_BUILD=FOLDER, a build with it"; fi
 mlp='-o model.network=mlp -o model.hidden={16,16,16} -o model.dropout=0.1'
 # shellcheck disable=SC2086
 for ranks in 1 2 4; do
@@ -117,7 +124,7 @@ else skip "halves behind module. are taken as the floats they are" "no python3";
 # File names: only rank 0 knows the variables, and all ranks read the graph and the weights.
 cat >"$aside/wrapped" <<'EOF'
 #!/bin/sh
-[ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ] || { unset PLACE; HOME=/; }    # Open MPI 5.0 needs a HOME
+[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" = 0 ] || { unset PLACE; HOME=/; }    # Open MPI 5.0 needs a HOME
 exec "$@"
 EOF
 chmod +x "$aside/wrapped"
@@ -138,7 +145,7 @@ check "a variable that is not set: 78, and nothing is created" \
 
 # ---- somebody else on a rank's core ----------------------------------------------------------------------------------
 # bound OPTIONS...: one rank, bound by mpirun to its first core
-bound() { "$MPIRUN" $([ "$(id -u)" -ne 0 ] || echo --allow-run-as-root) -np 1 --bind-to core "$@"; }
+bound() { "$MPIRUN" ${mpi_options%--bind-to none} -np 1 --bind-to core "$@"; }
 core=$(bound sed -n 's/^Cpus_allowed_list:[^0-9]*\([0-9]*\).*/\1/p' /proc/self/status 2>/dev/null </dev/null || true)
 if command -v taskset >/dev/null && [ -n "$core" ] && [ "$(nproc)" -gt 1 ]; then
     taskset -c "$core" sh -c 'while :; do :; done' & hog=$!

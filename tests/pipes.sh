@@ -20,10 +20,8 @@ mkfifo fifo
 piped "from standard input" "$mpstaged" -c /dev/stdin $run --run-dir run
 piped "from standard input, one process under MPI" \
     "$mpstaged" -c /dev/stdin $run --run-dir run --transport mpi --stages 1
-root=
-[ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
 piped "from standard input, under mpirun" \
-    "$MPIRUN" $root --oversubscribe --bind-to none -np 2 "$mpstaged" -c /dev/stdin $run --run-dir run
+    "$MPIRUN" $mpi_options -np 2 "$mpstaged" -c /dev/stdin $run --run-dir run
 cat toy.conf >fifo & piped "from a FIFO" "$mpstaged" -c fifo $run --run-dir run
 code=0
 cat toy.conf | "$mpstaged" -c /dev/stdin --check-config >"$aside/out" 2>"$aside/err" || code=$?

@@ -172,7 +172,7 @@ job=$!
 # The first checkpoint may be gone again before it is seen here.
 for i in $(seq 600); do ! ls killed/checkpoints 2>/dev/null | grep -q '^step-[0-9]*$' || break; sleep 0.1; done
 victim=$(for p in $(ranks_alive); do
-    tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q '^OMPI_COMM_WORLD_RANK=1$' && echo "$p"
+    tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q "^$mpi_rank=1\$" && echo "$p"
 done | head -n 1) || true
 [ -z "$victim" ] || kill -9 "$victim"
 code=0; wait "$job" || code=$?

@@ -30,4 +30,8 @@ has_cases = \$$\{LONG|\$$\(cases |getenv\("LONG"\)|rig_cases|cases_of|suite_loop
 many_cases = $(shell cd $(srcdir) && grep -lE '$(has_cases)' tests/t_*.c $(script_tests))
 check-cases: all
 	+@$(call run_rung,$(sort $(long_tests) $(filter $(script_tests) $(check_PROGRAMS),$(many_cases:.c=))))
-.PHONY: check-quick check-all check-faults check-cases
+# check-launched: the scripts that start ranks by mpirun, for another MPI library.
+launched = $(shell cd $(srcdir) && grep -lE 'mpi_lib\.sh|mpirun_n' $(script_tests))
+check-launched: all
+	+@$(call run_rung,$(filter-out $(long_tests),$(launched)))
+.PHONY: check-quick check-all check-faults check-cases check-launched

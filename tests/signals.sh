@@ -80,7 +80,7 @@ sound orphaned
 
 begin killed
 now; kill -KILL "$(other_rank killed)"; ended
-if [ "$code" -eq 137 ] && soon 4000; then ok "a killed rank ends the job: 137 after $took ms"
+if [ "$code" -eq "$(death 9)" ] && soon 4000; then ok "a killed rank ends the job: $code after $took ms"
 else not_ok "a killed rank: $code after $took ms"; fi
 check "a killed rank: nobody is left" nobody_left
 

@@ -54,15 +54,13 @@ exec 3<>fifo
 pid=
 trap 'kill -KILL $pid $reader 2>/dev/null || true; sleep 0.2
     for p in $(ranks_alive); do kill -KILL "$p" 2>/dev/null || true; done; rm -rf "$tmp" "$aside"' EXIT
-root=
-[ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
 # launch RUN COMMAND...: $pid; the disk's fault is another one each time
 launch() {
     run=$1; shift
     random 3
     case $dice in 0) action=eio ;; 1) action=enospc ;; *) action=short ;; esac
     MPSTAGED_FAULT_BELOW=$(pwd -P)/$run/checkpoints MPSTAGED_FAULT="*:any:1+:$action" \
-        MPSTAGED_FAULT_WHILE=$(pwd -P)/broken "$@" "$MPIRUN" $root --oversubscribe --bind-to none -np 2 "$program" \
+        MPSTAGED_FAULT_WHILE=$(pwd -P)/broken "$@" "$MPIRUN" $mpi_options -np 2 "$program" \
         -c s.conf --run-dir "$run" --resume >fifo 2>&1 3>&- </dev/null & pid=$!
     lives=$((lives + 1))
 }
@@ -89,7 +87,7 @@ mine() {
         [ "$(readlink "/proc/$p/cwd" 2>/dev/null)" != "$tmp" ] || echo "$p"
     done
 }
-launchers() { mine mpirun; mine orterun; mine prterun; }
+launchers() { mine 'mpirun.*|orterun|prterun|mpiexec.*'; }
 pick() { [ $# -gt 0 ] || return 0; random $#; shift "$dice"; echo "$1"; }
 ctl() { timeout $((WAIT / 9)) "$mpstagectl" "$run" "$@" >"$aside/answer" 2>&1 </dev/null || true; }
 

@@ -99,9 +99,6 @@ stops "measuring kernels" 500 75 "$mpstaged" -c resnet.conf $local --profile -o 
     -o pipeline.profile_spread=1e9
 stops "searching a plan" 500 75 "$mpstaged" -c chain.conf --plan=search --stages 4 --write-config found.conf
 stops "an experiment" 2200 75 "$build/mpstage-experiment" -c resnet.conf --out e --repeat 1 --splits 8 --no-plots
-# mpirun has a status of its own for that: 1 (docs/openmpi.md).
-root=
-[ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
-stops "under mpirun" 2200 "1 75" "$MPIRUN" $root --oversubscribe --bind-to none \
-    -np 2 "$mpstaged" -c resnet.conf --progress no --run-dir run
+# Open MPI's mpirun has a status of its own for that: 1 (docs/mpi.md).
+stops "under mpirun" 2200 "1 75" "$MPIRUN" $mpi_options -np 2 "$mpstaged" -c resnet.conf --progress no --run-dir run
 tap_done

@@ -29,12 +29,20 @@ tap_done() { echo "1..$tap_n"; [ "$tap_bad" -eq 0 ]; exit $?; }
 export HWLOC_COMPONENTS="${HWLOC_COMPONENTS--gl}"
 
 # mpirun as the ranks of a test want it: as root too, on any number of cores, without binding two ranks to one core;
-# for MPIRUN_LIMIT seconds at most.
+# for MPIRUN_LIMIT seconds at most. mpi_rank: the variable that has a rank's number.
 : "${MPIRUN:=mpirun}"
+mpi_find() {
+    case $(readlink -f "$(command -v "${MPIRUN%% *}")") in
+        *hydra*) mpi=mpich mpi_rank=PMI_RANK mpi_options= ;;
+        *) mpi=openmpi mpi_rank=OMPI_COMM_WORLD_RANK mpi_options="--oversubscribe --bind-to none"
+            [ "$(id -u)" -ne 0 ] || mpi_options="--allow-run-as-root $mpi_options" ;;
+    esac
+}
+mpi_find
 mpirun_n() {
     mpirun_ranks=$1; shift
-    mpirun_root=
-    [ "$(id -u)" -ne 0 ] || mpirun_root=--allow-run-as-root
-    if [ -z "${MPIRUN_LIMIT:-}" ]; then "$MPIRUN" $mpirun_root --oversubscribe --bind-to none -np "$mpirun_ranks" "$@"
-    else timeout -k 5 "$MPIRUN_LIMIT" "$MPIRUN" $mpirun_root --oversubscribe --bind-to none -np "$mpirun_ranks" "$@"; fi
+    if [ -z "${MPIRUN_LIMIT:-}" ]; then "$MPIRUN" $mpi_options -np "$mpirun_ranks" "$@"
+    else timeout -k 5 "$MPIRUN_LIMIT" "$MPIRUN" $mpi_options -np "$mpirun_ranks" "$@"; fi
 }
+# death SIGNAL: the status of mpirun when that signal, a number, has ended a rank
+death() { if [ "$mpi" = mpich ]; then echo "$1"; else echo $((128 + $1)); fi; }

@@ -9,9 +9,7 @@ if [ -z "$python" ]; then skip "everything about terminals" "no python3"; tap_do
 write_conf toy.conf 's/samples = 200/&  test_samples = 20000/; s/steps = 3/steps = 2000/'
 export TERM=xterm
 escape=$(printf '\033')
-root=
-[ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
-launched="$MPIRUN $root --oversubscribe --bind-to none -np 2 $mpstaged -c toy.conf --overwrite"
+launched="$MPIRUN $mpi_options -np 2 $mpstaged -c toy.conf --overwrite"
 
 # at [OPTIONS...] COMMAND...: at a terminal; sets $code, leaves $aside/seen: each form of a line behind "> ",
 # then the screen, also alone in $aside/screen
@@ -120,7 +118,7 @@ at sh -c "$launched 2>'$aside/file'"
 check "mpirun's standard error in a file: lines" plain "$aside/file"
 at sh -c "$launched 2>&1 | cat >'$aside/file'"
 check "mpirun's standard error in a pipe: lines" plain "$aside/file"
-at $MPIRUN $root --oversubscribe --bind-to none -np 2 sh -c "$mpstaged -c toy.conf --overwrite $few 2>>'$aside/own'"
+at $MPIRUN $mpi_options -np 2 sh -c "$mpstaged -c toy.conf --overwrite $few 2>>'$aside/own'"
 check "a rank's standard error in a file: lines" plain "$aside/own"
 "$python" -c 'import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:], start_new_session=True).returncode)' \
     $launched 2>"$aside/file" </dev/null || true

@@ -1,15 +1,24 @@
+#include "config.h"
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/launched.h"
 
 /* size: variable with the number of ranks (local: on this host). rank: variable with this rank's number; there are more
- * ranks than that number. wants: a variable that must be set, too; unless: one that must not be set. */
+ * ranks than that number. wants: a variable that must be set, too; unless: one that must not be set. own: it starts
+ * ranks of the MPI library that this program is linked with. */
+#ifdef WITH_MPICH
+enum { OPEN_MPI_OWN = false, MPICH_OWN = true };
+#define SLURM_WAY "srun --mpi=pmi2"
+#else
+enum { OPEN_MPI_OWN = true, MPICH_OWN = false };
+#define SLURM_WAY "srun --mpi=pmix"
+#endif
 static const struct launcher { const char *name, *size, *rank, *wants, *unless, *way; bool own, local; } launchers[] = {
-    {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", .own = true},
-    {"Slurm's srun", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "srun --mpi=pmix"},
-    {"Slurm's srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_PROCID", "SLURM_PTY_PORT", "srun --mpi=pmix"},
-    {"Hydra (mpiexec of MPICH or Intel MPI)", "PMI_SIZE", "PMI_RANK"},
+    {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", .own = OPEN_MPI_OWN},
+    {"Slurm's srun", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", SLURM_WAY},
+    {"Slurm's srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_PROCID", "SLURM_PTY_PORT", SLURM_WAY},
+    {"Hydra (mpiexec of MPICH or Intel MPI)", "PMI_SIZE", "PMI_RANK", .own = MPICH_OWN},
     {"Hydra (mpiexec of MPICH or Intel MPI)", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", .local = true},
     {"Hydra (mpiexec of MPICH or Intel MPI)", NULL, "PMI_ID", "PMI_PORT"},
     {"MVAPICH's mpirun_rsh", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
@@ -52,9 +61,10 @@ static bool has_size(const struct launcher *l) { return count_in(l->size) > coun
 struct launched_claim launched_claim(void)
 {
     struct launched_claim first = {0};
-    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-        const struct launcher *l = &launchers[i];
-        int n = ranks_of(l);
+    const size_t count = sizeof launchers / sizeof *launchers;
+    for (size_t i = 0; i < 2 * count; i++) {                /* own launchers first */
+        const struct launcher *l = &launchers[i % count];
+        int n = l->own == (i < count) ? ranks_of(l) : 0;
         if (n <= first.ranks || (first.ranks && n == 1)) continue;
         first = (struct launched_claim){l->name, has_size(l) ? l->size : l->rank, l->way, n, l->own};
         if (l->own || n > 1) break;
@@ -99,33 +109,52 @@ void launched_outer(int ranks, struct text *out)
     }
 }
 
-/* The rank of this process according to the launcher; NULL: there is no launcher. */
-static const char *rank_text(void)
+/* Variables of launchers that start ranks of this program's MPI library, the innermost first: rank, number of ranks,
+ * number of them on this host. */
+static const struct place { const char *rank, *size, *here; } places[] = {
+#ifndef WITH_MPICH
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+#endif
+    {"PMIX_RANK", "SLURM_STEP_NUM_TASKS"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+    {"PALS_RANKID", "PALS_SIZE", "PALS_LOCAL_SIZE"},
+};
+enum { PLACES = sizeof places / sizeof *places };
+
+static const struct place *place_find(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *rank = getenv(names[i]);
-        if (rank) return rank;
-    }
+    for (int i = 0; i < PLACES; i++) if (getenv(places[i].rank)) return &places[i];
     return NULL;
 }
 
-bool launched_any(void) { return rank_text() != NULL; }
+bool launched_any(void) { return place_find() != NULL; }
 
 bool launched_first(void)
 {
-    const char *rank = rank_text();
-    return !rank || strcmp(rank, "0") == 0;
+    const struct place *p = place_find();
+    return !p || strcmp(getenv(p->rank), "0") == 0;
 }
 
 int launched_ranks(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-    for (size_t i = 0; launched_any() && i < sizeof names / sizeof *names; i++) {
-        const char *size = getenv(names[i]);
-        if (size && atoi(size) > 0) return atoi(size);
+    int n = 0;
+    for (int i = 0; launched_any() && i < PLACES && n <= 0; i++) n = count_in(places[i].size);
+    return n > 0 ? n : 0;
+}
+
+int launched_here(void)
+{
+    const struct place *p = place_find();
+    return p && count_in(p->here) > 0 ? count_in(p->here) : 0;
+}
+
+int launched_rank_in(const char *entry)
+{
+    for (int i = 0; i < PLACES; i++) {
+        size_t n = strlen(places[i].rank);
+        if (strncmp(entry, places[i].rank, n) == 0 && entry[n] == '=') return atoi(entry + n + 1);
     }
-    return 0;
+    return -1;
 }
 
 int64_t launched_seconds_left(void)

@@ -25,8 +25,11 @@ void launched_outer(int ranks, struct text *out);
 bool launched_any(void);
 /* Whether this process may print for the job: it is rank 0 of such a launcher, or there is no launcher. */
 bool launched_first(void);
-/* How many ranks the launcher started; 0: unknown, or no launcher. */
+/* How many ranks the launcher started, and how many on this host; 0: unknown, or no launcher. */
 int launched_ranks(void);
+int launched_here(void);
+/* The rank in "NAME=VALUE", an entry of a process's environment; -1: it is another variable. */
+int launched_rank_in(const char *entry);
 /* Seconds until the job's end that Slurm states in SLURM_JOB_END_TIME (seconds since 1970), by the wall clock of now.
  * -1: it states none, or one that is over. */
 int64_t launched_seconds_left(void);

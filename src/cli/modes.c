@@ -9,6 +9,7 @@
 #include "base/launched.h"
 #include "report/confusion.h"
 #include "cluster/log.h"
+#include "cluster/world.h"
 #include "report/output_paths.h"
 #include "report/setup_progress.h"
 #include "report/data_report.h"
@@ -51,7 +52,7 @@ static void add_json(struct text *out, char *json)
 
 static void version_text(struct text *out)
 {
-    text_add(out, "mpstaged %s\n", PACKAGE_VERSION);
+    text_add(out, "mpstaged %s\nMPI: %s\n", PACKAGE_VERSION, world_mpi_library());
     for (int i = 0; be_list[i]; i++) {
         struct device d = {0};
         struct err none = {0};
@@ -193,13 +194,6 @@ static void interim_text(const struct job *j, struct text *out)
     if (most) text_add(out, "texts of generate.every_steps take at most %s more a rank\n", text_bytes(most, buf));
 }
 
-/* How many of a launcher's ranks are on this host; 0: all, or unknown. */
-static int ranks_here(void)
-{
-    const char *n = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    return launched_any() && n && atoi(n) > 0 ? atoi(n) : 0;
-}
-
 /* This host's memory for the ranks, which are all here unless a launcher reports otherwise. --check-config refuses a
  * run that would not fit. So does --plan, unless pipeline.max_memory gives the machine's memory. */
 static void memory_find(const struct opts *o, struct job *j, struct memory *m)
@@ -211,7 +205,7 @@ static void memory_find(const struct opts *o, struct job *j, struct memory *m)
     struct err none = {0};
     memory_read("", (int)j->conf->run.threads * (own ? 1 : part_rank_count(j->conf)), w);
     memory_make(w, 1, !own, m);
-    memory_all(m, ranks_here(), own);
+    memory_all(m, launched_here(), own);
     memory_reads(m, j);
     if (plans && !files_memory(j, &each, &shared, &none)) memory_reads_add(m, j, each, shared);
     m->host.elsewhere = !check;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/deadline.h"
+#include "base/launched.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/text.h"
@@ -30,15 +31,13 @@ static bool is_stopped(int pid)
 /* The rank that the launcher gave to a process; -1: unknown. */
 static int rank_of(int pid)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "PMI_RANK="};
     char path[40];
     struct text all = {0};
     int rank = -1;
     snprintf(path, sizeof path, "/proc/%d/environ", pid);
     if (text_read_bytes(&all, path, MAX_FILE, NULL)) all.n = 0;
     for (const char *entry = all.s; rank < 0 && entry && entry < all.s + all.n; entry += strlen(entry) + 1)
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (strncmp(entry, names[i], strlen(names[i])) == 0) rank = atoi(entry + strlen(names[i]));
+        rank = launched_rank_in(entry);
     text_free(&all);
     return rank;
 }

@@ -10,8 +10,8 @@
 #include "base/proc.h"
 #include "cluster/terminal.h"
 
-/* The launcher is the nearest ancestor whose standard error is not ours; shells may be in between. Returns its number,
- * or 0, and its standard error. */
+/* The launcher is the nearest ancestor whose standard error is not ours; shells may be in between, and
+ * MPICH's proxy. Returns its number, or 0, and its standard error. */
 static pid_t launcher_find(const struct stat *ours, struct stat *theirs, struct proc *process)
 {
     enum { MOST_SHELLS = 8 };
@@ -20,7 +20,8 @@ static pid_t launcher_find(const struct stat *ours, struct stat *theirs, struct 
     for (int i = 0; i < MOST_SHELLS && pid > 0; i++, pid = process->parent) {
         snprintf(path, sizeof path, "/proc/%d/fd/2", (int)pid);
         if (stat(path, theirs) || !proc_read(pid, process)) return 0;
-        if (theirs->st_dev != ours->st_dev || theirs->st_ino != ours->st_ino) return pid;
+        bool other = theirs->st_dev != ours->st_dev || theirs->st_ino != ours->st_ino;
+        if (other && strcmp(process->name, "hydra_pmi_proxy")) return pid;
     }
     return 0;
 }

@@ -511,7 +511,7 @@ static void mpi_abort(struct tp *t, int code)
     if (!code) code = E_INTERNAL;
     atomic_compare_exchange_strong(&m->stopped, &none, code);
     proc_stderr_wait();
-    MPI_Abort(m->side, code);
+    MPI_Abort(MPI_COMM_WORLD, code);               /* on another communicator MPICH waits for its ranks */
 }
 
 /* Delivers the remaining messages, if their receivers live; open transfers are abandoned. */

@@ -1,4 +1,5 @@
 /* Settings of Open MPI for the MPI transport, made before MPI begins. */
+#include "config.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,14 +7,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #include "base/environ.h"
+#include "base/launched.h"
 #include "transport/tp.h"
-
-static int env_number(const char *name, int none)
-{
-    const char *s = getenv(name);
-    int n = s ? atoi(s) : 0;
-    return n > 0 ? n : none;
-}
 
 /* Sets a parameter of Open MPI's shared memory transport, unless the user has set it. The transport is called vader
  * until 4.1 and sm later. */
@@ -46,13 +41,13 @@ void tp_mpi_tune(void)
 {
     static const char fragment[] = "1048576", segment[] = "16777216";
     struct statvfs shm;
-    int here = env_number("OMPI_COMM_WORLD_LOCAL_SIZE", 0);
+    int here = launched_here();
     uint64_t ranks = here ? (uint64_t)here : (uint64_t)sysconf(_SC_NPROCESSORS_ONLN), need = 2 * ranks * 16777216;
     if (statvfs("/dev/shm", &shm) == 0 && (uint64_t)shm.f_bavail * shm.f_frsize >= need) {
         shared_set("max_send_size", fragment);
         shared_set("segment_size", segment);
     }
     if (!may_copy()) environ_default("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
-    bool one_host = here && here == env_number("OMPI_COMM_WORLD_SIZE", 0);
+    bool one_host = here && here == launched_ranks();
     if (one_host) environ_default("OMPI_MCA_btl_tcp_disable_family", "6");
 }

@@ -70,7 +70,7 @@ static void record_add(struct record *r, const void *data)
 __attribute__((constructor)) static void begin(void)
 {
     const char *dir = getenv("MPSTAGED_FAULT_BELOW"), *what = getenv("MPSTAGED_FAULT");
-    const char *who = getenv("OMPI_COMM_WORLD_RANK"), *file = getenv("MPSTAGED_FAULT_RECORD");
+    const char *who = getenv("OMPI_COMM_WORLD_RANK") ?: getenv("PMI_RANK"), *file = getenv("MPSTAGED_FAULT_RECORD");
     struct stat st;
     if (!dir) return;
     rank = who ? atoi(who) : 0;

@@ -12,7 +12,7 @@ static int hits(int n)
 {
     static int first, last;
     if (!last) {
-        const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *want = getenv("MPSTAGED_FLIP_RANK");
+        const char *rank = getenv("OMPI_COMM_WORLD_RANK") ?: getenv("PMI_RANK"), *want = getenv("MPSTAGED_FLIP_RANK");
         const char *at = getenv("MPSTAGED_FLIP");
         last = -1;
         if (rank && want && at && !strcmp(rank, want)) {

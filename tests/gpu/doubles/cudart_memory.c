@@ -27,7 +27,7 @@ long double_setting(const char *name, bool of_rank, long none)
     const char *text = getenv(name), *only, *rank;
     if (!text) return none;                              /* asked at every operation */
     only = getenv("DOUBLE_RANK");
-    rank = getenv("OMPI_COMM_WORLD_RANK");
+    rank = getenv("OMPI_COMM_WORLD_RANK") ?: getenv("PMI_RANK");
     if (of_rank && only && (!rank || strcmp(only, rank) != 0)) return none;
     return strtol(text, NULL, 10);
 }
