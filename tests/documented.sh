@@ -180,7 +180,7 @@ out|0|^results.csv$|ls tried
 overwrite|73|results|$x --out tried
 no-profile|0|estimated|cat "$aside/tried"; test ! -e tried/profile/profile.json
 no-plots|0|^none$|ls tried/*.png 2>/dev/null || echo none
-mpirun|0|--oversubscribe|cat mpirun-log
+mpirun|0|-np |cat mpirun-log
 mpstaged|0|toy.conf|cat mpstaged-log
 help|0|^usage: mpstage-experiment|$experiment --help
 version|0|^mpstage-experiment .*[0-9]|$experiment --version

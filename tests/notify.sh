@@ -122,7 +122,8 @@ kill -KILL "$(pgrep -P "$launcher")"
 for _ in $(seq 100); do ! grep -q X_MPSTAGED_FAILED "$heard" || break; sleep 0.05; done
 wait "$launcher" || true
 # MPICH's proxy kills the ranks before they can say so.
-[ "$mpi" = mpich ] || check "a run whose launcher was killed says that it lost it" grep -q 'X_MPSTAGED_FAILED=69$' "$heard"
+[ "$mpi" = mpich ] ||
+    check "a run whose launcher was killed says that it lost it" grep -q 'X_MPSTAGED_FAILED=69$' "$heard"
 check "and not that it was stopped" never 'X_MPSTAGED_FAILED=75'
 ! grep -q 'X_MPSTAGED_FAILED=75' "$heard" || { tail -n 3 "$heard"; cat "$aside/err"; } | note
 
