@@ -23,7 +23,7 @@ done
 throttle() {
     for _ in $(seq 300); do
         for p in $(ranks_alive); do
-            ! tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx 'OMPI_COMM_WORLD_RANK=1' || break 2
+            ! tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx "$mpi_rank=1" || break 2
         done
         sleep 0.05
     done

@@ -30,8 +30,9 @@ struct pressure costs_pressure(const struct cost *k, const double *x, int size, 
 /* Measures the slowest link between neighbours, because a plan knows only one. With one rank it is an estimate. Call it
  * before costs_gather; exec_request.links must be set. */
 int costs_links_measure(struct exec *s, struct cost *k, struct err *e);
-/* rates.c. What a rank achieves while all ranks work. flops: operations a second of a product in the run's precision
- * (0: unknown). memory: bytes a second that a copy reads and writes. latency_s, link: to the next rank; 0 of the last. */
+/* rates.c. What a rank achieves while all ranks work. flops: operations a second of a product in the precision of the
+ * run (0: unknown). memory: bytes a second that a copy reads and writes. latency_s, link: to the next rank; 0 of the
+ * last. */
 struct rates { double flops, memory, latency_s, link; };
 /* Measures links, then the rest for that time. all: one for each rank, equal on every rank. exec_request.links must be
  * set. Takes 128 MiB of the device meanwhile. Collective. 80: memory gives back other bytes than were written. */

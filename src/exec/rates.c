@@ -5,22 +5,20 @@
 #include "exec/costs.h"
 #include "exec/exec_int.h"
 
-enum { PART_NS = 200000000, LINK_TIMES = 3, BLOCKS = 8 };
+enum { PART_NS = 200000000, BLOCKS = 8 };
 #define COPIED ((size_t)BLOCKS * LINK_LARGE)
 
 /* Links that have no rank in common are measured at once. */
 static int rates_links(struct exec *s, int n, struct rates *mine, struct err *e)
 {
-    for (int i = 0; i < 2 * LINK_TIMES; i++) {
-        int odd = i % 2, a = (s->rank + odd) / 2 * 2 - odd;   /* the link from a has an end here */
+    for (int odd = 0; odd < 2; odd++) {
+        int a = (s->rank + odd) / 2 * 2 - odd;            /* the link from a has an end here */
         double ready = 0;
         struct link l;
         if (exec_reduce(s, &ready, 1, e)) return -1;
         if (a < 0 || a + 1 >= n) continue;
         if (link_measure(s, a, a + 1, &l, e)) return -1;
-        if (a != s->rank) continue;
-        if (mine->link == 0 || l.latency_ns < 1e9 * mine->latency_s) mine->latency_s = l.latency_ns / 1e9;
-        if (1e9 * l.bytes_per_ns > mine->link) mine->link = 1e9 * l.bytes_per_ns;
+        if (a == s->rank) mine->latency_s = l.latency_ns / 1e9, mine->link = 1e9 * l.bytes_per_ns;
     }
     return 0;
 }

@@ -17,7 +17,7 @@ int profile_open(struct setup *b, struct err *e);
 int profile_measure(struct setup *b, struct err *e);
 /* Rank 0: makes the directory and writes the file. 73, 74. */
 int profile_write(struct setup *b, struct err *e);
-/* check_hosts.c, for --check-hosts: after set-up as for a profile. Rank 0: adds a table of all ranks to out, and what is
+/* check_hosts.c, for --check-hosts: after set-up as for a profile. Rank 0: adds a table of all ranks to out, what is
  * below 0.8 of the median to slow. After a failure as profile_measure; 80. */
 int check_hosts(struct setup *b, struct text *out, struct text *slow, struct err *e);
 void profile_plans_free(struct setup *b);              /* called by the maker */
