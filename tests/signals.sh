@@ -259,7 +259,8 @@ job_of() {
 }
 job_of 12 long.conf --run-dir ends
 if [ "$code" -eq 75 ] && [ "$took" -ge 4500 ] &&
-    grep -q 'which is in checkpoints/step-.*--resume continues' "$aside/err"; then ok "a run stops with a checkpoint after half of a short job: $took ms"
+    grep -q 'which is in checkpoints/step-.*--resume continues' "$aside/err"; then
+    ok "a run stops with a checkpoint after half of a short job: $took ms"
 else why; not_ok "a run stops before the end of its job: $code after $took ms"; fi
 job_of 1000 said.conf --run-dir other
 check "by default 120 s before" grep -q 'stops with a checkpoint 120 s before' other/mpstaged.log

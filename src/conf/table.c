@@ -61,9 +61,8 @@ const struct opt opt_table[] = {
              "times the slowest step, before a rank's first step thirty times this value. 0: never. See HANGS in "
              "mpstaged(8)"},
     {"run.stop_before_end", OPT_INT, AT(run.stop_before_end), "120", 0, 86400,
-     .text = "under Slurm: seconds before the end of the job, as SLURM_JOB_END_TIME states it at the start, at which a "
-             "run that trains saves a checkpoint and ends with status 75; at most half of the time left at the start. "
-             "0: never"},
+     .text = "under Slurm: seconds before the end of the job (SLURM_JOB_END_TIME) at which training stops with a "
+             "checkpoint and status 75; at most half of the time left at the start. 0: never"},
     {"run.verify_every", OPT_INT, AT(run.verify_every), "0", 0, BIG,
      .text = "compute every Nth step twice and end with status 80 unless loss and gradient norms have the same "
              "bits; finds silent data corruption by faulty hardware. 0: never"},
