@@ -105,8 +105,8 @@ static double share_until(const struct job *j, const uint64_t *limit, int s)
 int tiers_cut(struct job *j, struct err *e)
 {
     const int n = j->sel->n_groups;
-    uint64_t *limit = tiers_limits(j, e);
-    if (!limit) return -1;
+    uint64_t *limit = j->tiers_by_limit ? tiers_limits(j, e) : NULL;   /* pipeline.max_memory: needs no plan */
+    if (j->tiers_by_limit && !limit) return -1;
     struct arena *mem = arena_new();
     struct state_row *row;
     const struct state_buffers none = {.fixed = true};
