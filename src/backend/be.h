@@ -90,6 +90,8 @@ struct be_stats {
 
 /* bytes of a device's unique name and of its bus address, with the final 0 */
 enum { BE_ID = 48, BE_BUS = 32 };
+/* threads that move data to and from a device, and back, at the same time */
+enum { BE_MOVERS = 2 };
 
 struct be_ops {
     const char *name, *text;                             /* a word for run.device; one line for the user */
@@ -141,7 +143,8 @@ struct be_ops {
     int (*pack)(struct be *b, int group, void *const *param, void *packed, struct err *e);
     /* Storage of a parameter, of its gradient or of an optimizer's buffer of it <-> logical row-major host memory
      * (checkpoints, initialisation). If the selection stores the parameter in another type than the graph's, the call
-     * converts it. Only backends whose rules set such a type (frozen_type) meet this. */
+     * converts it. Only backends whose rules set such a type (frozen_type) meet this. Storage may also be host memory
+     * that a copy to the device follows. */
     int (*param_import)(struct be *b, int param, void *storage, const void *plain, struct err *e);
     int (*param_export)(struct be *b, int param, void *plain, const void *storage, struct err *e);
     /* storage, if it is host memory that has exactly these values; otherwise NULL. NULL: never. */
@@ -149,8 +152,8 @@ struct be_ops {
     /* y += x, n floats of the device; sum of squares in double, in fixed order, into device memory. */
     int (*add)(struct be *b, float *y, const float *x, size_t n, struct err *e);
     int (*sumsq)(struct be *b, const float *x, size_t n, double *out, struct err *e);
-    /* One step of optim_list[optimizer] for n weights. The list is host memory; its address and contents stay the same
-     * until close. */
+    /* One step of optim_list[optimizer] for n weights. The list is host memory at the same address until close; a
+     * backend may keep a copy of each different list. */
     int (*update)(struct be *b, int optimizer, const struct be_weight *w, int n, const struct be_block *block,
                   struct err *e);
     /* Does update also write be_weight.packed? false: be_weight.packed is NULL, and the executor calls `pack`. */
@@ -180,6 +183,15 @@ struct be_ops {
     int (*event_record)(struct be *b, int i, struct err *e);
     double (*event_elapsed)(struct be *b, int i, int j);
     int (*spin)(struct be *b, uint64_t ns, struct err *e);
+
+    /* ---- memory of the host beside the device: NULL without a stream ---- */
+    /* Set-up. Host memory that move reaches fastest, until close. */
+    void *(*pinned)(struct be *b, size_t bytes, struct err *e);
+    /* The fence is where the stream is now; it is made if *fence is NULL, and lives until close. */
+    int (*fence)(struct be *b, void **fence, struct err *e);
+    /* Copies between device memory and pinned memory, after the stream has passed the fence; done on return. On any
+     * thread, but one at a time with the same mover, a number below BE_MOVERS. */
+    int (*move)(struct be *b, int mover, void *fence, void *dst, const void *src, size_t bytes, struct err *e);
 
     /* ---- recording: NULL without a stream ---- */
     /* Calls between capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs live

@@ -290,9 +290,10 @@ static int disk_check(const struct job *j, struct err *e)
 {
     struct text path = {0};
     struct out_place at = OUT_NOWHERE;
-    int n = 0, bad = 0;
-    for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) n += j->pl->slots[r].n + j->pl->state_file[r].n;
-    if (!n) return 0;
+    int bad = 0;
+    bool files = false;
+    for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) files |= j->pl->outside_bytes[r] > j->pl->host_bytes[r];
+    if (!files) return 0;
     text_add(&path, "%s/rank-0", j->conf->pipeline.disk);
     if (out_place(path.s, &at, e)) bad = err_where(e, "pipeline.disk");
     out_place_free(&at);

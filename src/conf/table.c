@@ -383,8 +383,9 @@ const struct opt opt_table[] = {
      .text = "folder for frozen weights beyond pipeline.max_memory, or beyond the host's memory: each rank keeps them "
              "in a file there and reads them as it needs them; results do not change"},
     {"pipeline.offload_optimizer", OPT_ENUM, AT(pipeline.offload_optimizer), "auto", .words = WORDS_WHEN(WORD_TEXT),
-     .text = "keep the optimizer's state in a file of pipeline.disk, on CPUs, with one replica; results do not change. "
-             "auto: if limits are exceeded even with frozen weights there; then, if need be, trained ones, too"},
+     .text = "keep the optimizer's state in pipeline.host_memory of GPUs, or a file of pipeline.disk, with one replica; "
+             "results do not change. auto: if limits are exceeded even with frozen weights there; then trained ones, "
+             "too"},
     {"pipeline.speed", OPT_REALS, AT(pipeline.speed), NULL, 1e-6, 1e6,
      .text = "speed of each rank's device, relative to that of the costs; the default is 1 for all"},
     {"pipeline.no_split", OPT_TEXTS, AT(pipeline.no_split), NULL,
@@ -394,8 +395,9 @@ const struct opt opt_table[] = {
      .text = "what balanced, balanced_low_0 and sequential divide: all memory of training, or only weights and "
              "statistics"},
     {"pipeline.host_memory", OPT_SIZES, AT(pipeline.host_memory), NULL, 0, BIG,
-     .text = "for a device map: host memory for frozen weights above pipeline.max_memory, of all ranks of a replica "
-             "together; only --plan takes it"},
+     .text = "on GPUs: pinned memory of the host for weights and optimizer state beyond pipeline.max_memory, of all "
+             "ranks of a replica together; what is more goes to pipeline.disk. On CPUs only --plan takes it, for a "
+             "device map"},
     {"checkpoint.every_steps", OPT_INT, AT(checkpoint.every_steps), "0", 0, BIG, .live = true,
      .text = "write a checkpoint every N steps and after the last; 0: not by steps"},
     {"checkpoint.every_seconds", OPT_REAL, AT(checkpoint.every_seconds), "0", 0, 1e9, .live = true,

@@ -1,5 +1,5 @@
-/* Threads that read and write files. There is no mmap: a page fault would stop the computing thread, and a file that is
- * cut off would kill the process. */
+/* Threads that read and write files and the host's memory. There is no mmap: a page fault would stop the computing
+ * thread, and a file that is cut off would kill the process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,15 +13,19 @@
 #include "exec/disk.h"
 #include "exec/meter.h"
 
-enum { MOVERS = 2, PART = 4 << 20 };                      /* PART: most bytes of one read or write */
+enum { MOVERS = BE_MOVERS, PART = 4 << 20 };              /* PART: most bytes of one read or write */
 
 /* A file: as it was when the run began to read it. */
 struct weight_file { int fd; char *path; struct stat st; };
 
+/* A thread. passing: pinned memory for a part between a file and the device; NULL: the device's memory is the host's */
+struct mover { pthread_t thread; struct exec *s; int number; char *passing; };
+
 struct disk {
-    struct out_place place;                               /* of the rank's own file, source 0 */
+    struct out_place place;                               /* of the rank's own file, a part of source 0 */
     struct out file;
-    uint64_t file_bytes;
+    uint64_t own_bytes, host_bytes;                       /* of the own store; those of them in memory */
+    char *host;
     VEC(struct weight_file) source;
     pthread_mutex_t lock;                                 /* for everything below, and transfers that run */
     pthread_cond_t changed;
@@ -30,7 +34,7 @@ struct disk {
     struct err e;                                         /* the first failure */
     uint64_t began_ns, busy_ns, bytes;                    /* since the last report: moving, what was moved */
     int busy;                                             /* threads that move something */
-    pthread_t mover[MOVERS]; int n_movers;
+    struct mover mover[MOVERS]; int n_movers;
 };
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
@@ -44,12 +48,30 @@ static int source_check(const struct weight_file *x, struct err *e)
     return same ? 0 : err_set(e, E_DATA, "%s: it has changed since the run began to read it", x->path);
 }
 
+/* Where a source's file begins: what lies in memory is not in it. */
+static uint64_t file_from(const struct disk *d, const struct file_piece *p)
+{
+    return p->source == DISK_OWN ? d->host_bytes : 0;
+}
+
+/* The first bytes of a piece that lie in the host's memory; *host: there. */
+static size_t host_part(const struct disk *d, const struct file_piece *p, char **host)
+{
+    if (p->source != DISK_OWN || p->at >= d->host_bytes) return 0;
+    *host = d->host + p->at;
+    return p->bytes < d->host_bytes - p->at ? p->bytes : (size_t)(d->host_bytes - p->at);
+}
+
+/* To memory of the host. */
 static int bytes_read(const struct disk *d, const struct file_piece *p, struct err *e)
 {
     const struct weight_file *x = &d->source.v[p->source];
-    for (size_t done = 0; done < p->bytes;) {
+    char *host;
+    size_t done = host_part(d, p, &host);
+    if (done) memcpy(p->to, host, done);
+    while (done < p->bytes) {
         const uint64_t at = p->at + done;
-        const ssize_t got = pread(x->fd, p->to + done, p->bytes - done, (off_t)at);
+        const ssize_t got = pread(x->fd, p->to + done, p->bytes - done, (off_t)(at - file_from(d, p)));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return err_set(e, E_IO, "%s: offset %llu: cannot read: %m", x->path, (unsigned long long)at);
         if (!got) return err_set(e, E_DATA, "%s: offset %llu: the file ends here", x->path, (unsigned long long)at);
@@ -58,11 +80,15 @@ static int bytes_read(const struct disk *d, const struct file_piece *p, struct e
     return p->source == DISK_OWN ? 0 : source_check(x, e);
 }
 
+/* From memory of the host. */
 static int bytes_write(const struct disk *d, const struct file_piece *p, struct err *e)
 {
-    for (size_t done = 0; done < p->bytes;) {
+    char *host;
+    size_t done = host_part(d, p, &host);
+    if (done) memcpy(host, p->to, done);
+    while (done < p->bytes) {
         const uint64_t at = p->at + done;
-        const ssize_t put = pwrite(d->file.fd, p->to + done, p->bytes - done, (off_t)at);
+        const ssize_t put = pwrite(d->file.fd, p->to + done, p->bytes - done, (off_t)(at - file_from(d, p)));
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0)
             return err_set(e, E_IO, "pipeline.disk: %s: offset %llu: cannot write: %s", d->place.path,
@@ -72,6 +98,22 @@ static int bytes_write(const struct disk *d, const struct file_piece *p, struct 
     return 0;
 }
 
+/* A part lies in the host's memory or in a file, not in both. */
+static int part_move(const struct mover *m, const struct transfer *x, const struct file_piece *part, struct err *e)
+{
+    const struct exec *s = m->s;
+    struct file_piece there = *part;
+    char *host;
+    if (!m->passing) return x->writes ? bytes_write(s->disk, part, e) : bytes_read(s->disk, part, e);
+    const bool in_host = host_part(s->disk, part, &host);
+    if (!in_host) there.to = host = m->passing;
+    if (!x->writes && !in_host && bytes_read(s->disk, &there, e)) return -1;
+    if (s->ops->move(s->be, m->number, x->fence, x->writes ? host : part->to, x->writes ? part->to : host, part->bytes,
+                     e))
+        return -1;
+    return x->writes && !in_host ? bytes_write(s->disk, &there, e) : 0;
+}
+
 /* Takes the next part of the oldest transfer in the queue; NULL: there is none. With the lock held. */
 static struct transfer *part_take(struct disk *d, struct file_piece *part)
 {
@@ -79,19 +121,23 @@ static struct transfer *part_take(struct disk *d, struct file_piece *part)
     struct transfer *x = d->queue.v[0];
     const struct file_piece *p = &x->piece[x->next];
     const size_t from = x->done, n = p->bytes - from < PART ? p->bytes - from : PART;
+    char *host;
     *part = (struct file_piece){p->source, p->at + from, n, p->to + from};
-    x->done += n;
+    const size_t in_host = host_part(d, part, &host);
+    if (in_host) part->bytes = in_host;
+    x->done += part->bytes;
     if (x->done == p->bytes) x->next++, x->done = 0;
     if (x->next == x->n) memmove(d->queue.v, d->queue.v + 1, (size_t)--d->queue.n * sizeof *d->queue.v);
     return x;
 }
 
-static void part_work(struct disk *d, struct transfer *x, const struct file_piece *part)
+static void part_work(const struct mover *m, struct transfer *x, const struct file_piece *part)
 {
+    struct disk *d = m->s->disk;
     struct err e = {0};
     if (!d->busy++) d->began_ns = clock_ns();
     pthread_mutex_unlock(&d->lock);
-    const int bad = x->writes ? bytes_write(d, part, &e) : bytes_read(d, part, &e);
+    const int bad = part_move(m, x, part, &e);
     pthread_mutex_lock(&d->lock);
     if (!--d->busy) d->busy_ns += clock_ns() - d->began_ns;
     if (bad && !d->e.code) d->e = e;
@@ -102,12 +148,13 @@ static void part_work(struct disk *d, struct transfer *x, const struct file_piec
 
 static void *mover_main(void *of)
 {
-    struct disk *d = of;
+    const struct mover *m = of;
+    struct disk *d = m->s->disk;
     struct file_piece part;
     pthread_mutex_lock(&d->lock);
     while (!d->quits) {
         struct transfer *x = part_take(d, &part);
-        if (x) part_work(d, x, &part);
+        if (x) part_work(m, x, &part);
         else pthread_cond_wait(&d->changed, &d->lock);
     }
     pthread_mutex_unlock(&d->lock);
@@ -115,14 +162,20 @@ static void *mover_main(void *of)
 }
 
 /* With signals blocked, because the main thread handles signals. */
-static int movers_start(struct disk *d, struct err *e)
+static int movers_start(struct exec *s, struct err *e)
 {
+    struct disk *d = s->disk;
     sigset_t all, old;
     int bad = 0;
+    for (int i = 0; i < MOVERS; i++) {
+        d->mover[i] = (struct mover){.s = s, .number = i};
+        if (s->ops->move && !(d->mover[i].passing = s->ops->pinned(s->be, PART, e))) return -1;
+    }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     while (d->n_movers < MOVERS && !bad)
-        if (!(bad = pthread_create(&d->mover[d->n_movers], NULL, mover_main, d))) d->n_movers++;
+        if (!(bad = pthread_create(&d->mover[d->n_movers].thread, NULL, mover_main, &d->mover[d->n_movers])))
+            d->n_movers++;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return bad ? err_set(e, E_OS, "cannot create a thread that reads files (ulimit -u, ulimit -v)") : 0;
 }
@@ -138,7 +191,12 @@ int disk_open(struct exec *s, struct err *e)
     pthread_mutex_init(&d->lock, NULL);
     clock_cond_init(&d->changed);
     *vec_push(&d->source) = (struct weight_file){.fd = -1};
-    return movers_start(d, e);
+    d->host_bytes = s->q.pl->host_bytes[s->rank];
+    if (d->host_bytes) {
+        if (!(d->host = s->ops->pinned(s->be, d->host_bytes, e))) return err_where(e, "pipeline.host_memory");
+        memset(d->host, 0, d->host_bytes);
+    }
+    return movers_start(s, e);
 }
 
 void disk_close(struct exec *s)
@@ -149,7 +207,7 @@ void disk_close(struct exec *s)
     d->quits = true;
     pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
-    for (int i = 0; i < d->n_movers; i++) pthread_join(d->mover[i], NULL);
+    for (int i = 0; i < d->n_movers; i++) pthread_join(d->mover[i].thread, NULL);
     for (int i = 1; i < d->source.n; i++) { close(d->source.v[i].fd); free(d->source.v[i].path); }
     if (d->file.fd >= 0) out_drop(&d->file);
     out_place_free(&d->place);
@@ -175,17 +233,25 @@ int disk_own(struct exec *s, struct err *e)
 
 uint64_t disk_take(struct exec *s, uint64_t bytes)
 {
-    const uint64_t at = s->disk->file_bytes;
-    s->disk->file_bytes += bytes;
+    const uint64_t at = s->disk->own_bytes;
+    s->disk->own_bytes += bytes;
     return at;
+}
+
+bool disk_in_host(const struct exec *s, const struct file_piece *p)
+{
+    char *host;
+    return host_part(s->disk, p, &host) == p->bytes;
 }
 
 int disk_reserve(struct exec *s, struct err *e)
 {
     struct disk *d = s->disk;
+    if (d->own_bytes <= d->host_bytes) return 0;
+    const uint64_t bytes = d->own_bytes - d->host_bytes;
     if (disk_own(s, e)) return -1;
-    if (out_reserve(&d->file, d->file_bytes, e)) return err_where(e, "pipeline.disk");
-    return ftruncate(d->file.fd, (off_t)d->file_bytes) ? err_set(e, E_IO, "pipeline.disk: %s: %m", d->place.path) : 0;
+    if (out_reserve(&d->file, bytes, e)) return err_where(e, "pipeline.disk");
+    return ftruncate(d->file.fd, (off_t)bytes) ? err_set(e, E_IO, "pipeline.disk: %s: %m", d->place.path) : 0;
 }
 
 int disk_source(struct exec *s, const char *path, struct err *e)
@@ -203,13 +269,23 @@ int disk_source(struct exec *s, const char *path, struct err *e)
 }
 
 int disk_read(const struct exec *s, const struct file_piece *p, struct err *e) { return bytes_read(s->disk, p, e); }
-int disk_write(const struct exec *s, const struct file_piece *p, struct err *e) { return bytes_write(s->disk, p, e); }
+
+int disk_write(const struct exec *s, const struct file_piece *p, struct err *e)
+{
+    if (!s->ops->move) return bytes_write(s->disk, p, e);
+    struct file_piece there = *p;
+    there.to = mem_alloc(p->bytes);
+    const int bad = s->ops->copy(s->be, there.to, p->to, p->bytes, e) || bytes_write(s->disk, &there, e);
+    free(there.to);
+    return bad ? -1 : 0;
+}
 
 /* ---- transfers --------------------------------------------------------------------------------------------------- */
 
-void disk_ask(struct exec *s, struct transfer *x)
+int disk_ask(struct exec *s, struct transfer *x, struct err *e)
 {
     struct disk *d = s->disk;
+    if (s->ops->fence && s->ops->fence(s->be, &x->fence, e)) return -1;
     pthread_mutex_lock(&d->lock);
     x->next = 0;
     x->done = 0;
@@ -217,6 +293,7 @@ void disk_ask(struct exec *s, struct transfer *x)
     if (x->left) *vec_push(&d->queue) = x;
     pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
+    return 0;
 }
 
 int disk_wait(struct exec *s, const struct transfer *x, struct err *e)

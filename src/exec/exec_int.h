@@ -96,7 +96,7 @@ struct exec {
     double *sums; size_t n_sums;                         /* memory of all be_weight.sums */
     /* copy: other ranks' weights that have averages here. averaged: are averages in the weights' place now? */
     struct be_weight *copy; int n_copies;
-    bool averaged;
+    bool averaged, records;                              /* records: calls are recorded, so nothing moves */
     bool *packed_by_update;                              /* [group]: the update also makes its packed weights */
     struct scores scores;
     double *scores_host;                                 /* of a step: one tensor of scores, laid out as in its slots */

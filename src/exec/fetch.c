@@ -1,4 +1,4 @@
-/* Weights from a file into their slots, by the threads of disk.c. A stage's weights come together, in the order in
+/* Weights from outside into their slots, by the threads of disk.c. A stage's weights come together, in the order in
  * which the row asks for stages. */
 #include <stdlib.h>
 #include "exec/disk.h"
@@ -81,8 +81,7 @@ static int stage_ask(struct exec *s, int stage, struct err *e)
     if (f->holds[slot] == stage) return 0;
     if (slot_wait(s, slot, e)) return -1;
     f->holds[slot] = stage;
-    disk_ask(s, &f->stage[stage]);
-    return 0;
+    return disk_ask(s, &f->stage[stage], e);
 }
 
 /* Until the slot's gradients have come, or gone to the file. */
@@ -99,8 +98,7 @@ static int grads_ask(struct exec *s, int stage, bool writes, struct err *e)
     if (grads_wait(s, slot, e)) return -1;
     f->moved[slot] = stage;
     f->grads[stage].writes = writes;
-    disk_ask(s, &f->grads[stage]);
-    return 0;
+    return disk_ask(s, &f->grads[stage], e);
 }
 
 int exec_fetch(struct exec *s, struct bound *b, const struct act *a, struct err *e)
@@ -158,21 +156,20 @@ int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e)
 
 int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e)
 {
-    if (disk_own(s, e)) return -1;
     struct file_piece *p = piece_of(s, r);
     if (p->source != DISK_OWN) {                          /* it gets a place in the rank's own file after all */
         s->fetch->stage[stage_of_row(s, r)].bytes += r->bytes - p->bytes;
         *p = (struct file_piece){DISK_OWN, disk_take(s, r->bytes), r->bytes, p->to};
     }
-    return disk_write(s, p, e);
+    return (!disk_in_host(s, p) && disk_own(s, e)) || disk_write(s, p, e) ? -1 : 0;
 }
 
-/* 1: taken; 0: the row's form in memory is not the file's. */
+/* 1: taken; 0: the row's form in memory is not the file's, or it has a place in the host's memory. */
 int fetch_row_from(struct exec *s, const struct state_row *r, const struct exec_source *from, struct err *e)
 {
     const bool same = !r->turned && r->stored.type == from->type && r->stored.layout == LAYOUT_PLAIN &&
                       r->stored.scale == SCALE_NONE && format_bytes(&r->stored, &r->shape) == from->bytes;
-    if (!same || r->trained) return 0;
+    if (!same || r->trained || disk_in_host(s, piece_of(s, r))) return 0;
     for (int i = 0; i < s->q.pl->slots[s->rank].n; i++) if (slot_wait(s, i, e)) return -1;
     const int source = disk_source(s, from->path, e);
     if (source < 0 || fetch_row_begin(s, r, e)) return -1;

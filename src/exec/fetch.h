@@ -1,5 +1,5 @@
-/* State that lies in a file (HOME_FILE), by the threads of disk.h. fetch.c: weights that come into their slots while
- * the rank computes; offload.c: the optimizer's buffers. Used by the files of exec only, by the executor's thread where
+/* State that lies outside (HOME_FILE), by the threads of disk.h. fetch.c: weights that come into their slots while the
+ * rank computes; offload.c: the optimizer's buffers. Used by the files of exec only, by the executor's thread where
  * nothing else is said. */
 #ifndef EXEC_FETCH_H
 #define EXEC_FETCH_H
@@ -28,6 +28,8 @@ int offload_open(struct exec *s, struct err *e);
 void offload_close(struct exec *s);
 /* Updates all weights, part by part, while other parts of the state come and go. */
 int offload_update(struct exec *s, struct err *e);
+/* Makes the calls of all its updates, which are recorded and discarded, so that those of a step find what they need. */
+int offload_record(struct exec *s, struct err *e);
 /* A buffer's row, or a trained weight's: all of its bytes as they are stored, on any thread while no step updates it.
  * Before a weight is set, fetch_row_begin. */
 int offload_get(const struct exec *s, const struct state_row *r, void *stored, struct err *e);

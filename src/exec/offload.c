@@ -1,4 +1,4 @@
-/* The optimizer's buffers from a file, through the update and back. A chunk of them is read and another one written
+/* The optimizer's buffers from outside, through the update and back. A chunk of them is read and another one written
  * while the update has a third. */
 #include <stdlib.h>
 #include "exec/disk.h"
@@ -121,6 +121,7 @@ static int parts_list(const struct exec *s, const struct state_chunk *c, char *a
         part->w = filed ? w : part->w + x.from;
         part->g = filed ? g : part->g + x.from;
         if (part->average) part->average += x.from;
+        if (part->packed) part->packed = (uint16_t *)part->packed + x.from;      /* bfloat16 */
         part->state = state;
         part->n = x.n;
         state += o->buffers * x.n;
@@ -144,42 +145,47 @@ static void filed_add(const struct exec *s, const struct state_chunk *c, struct 
     }
 }
 
-static void chunk_ask(struct exec *s, int chunk, bool writes)
+static int chunk_ask(struct exec *s, int chunk, bool writes, struct err *e)
 {
     const struct offload *o = s->offload;
     const struct state_chunk *c = &o->file->chunk[chunk];
     struct state_place_io *p = &o->place[chunk % o->file->n];
     char *w = p->at + o->file->bytes, *g = w + o->file->bytes / o->buffers;
     p->piece[0] = (struct file_piece){DISK_OWN, o->at + c->at, c->bytes, p->at};
-    p->io = (struct transfer){.piece = p->piece, .n = 1, .writes = writes, .bytes = c->bytes};
+    p->io = (struct transfer){.piece = p->piece, .n = 1, .writes = writes, .bytes = c->bytes,
+                              .fence = p->io.fence};
     if (o->file->beside) filed_add(s, c, &p->io, false, w);
     if (o->file->beside && !writes) filed_add(s, c, &p->io, true, g);
-    disk_ask(s, &p->io);
+    return disk_ask(s, &p->io, e);
 }
 
 static int chunk_update(struct exec *s, int chunk, struct err *e)
 {
     const struct offload *o = s->offload;
-    struct state_place_io *p = &o->place[chunk % o->file->n];
-    if (disk_wait(s, &p->io, e)) return -1;
-    const int n = parts_list(s, &o->file->chunk[chunk], p->at);
+    const int n = parts_list(s, &o->file->chunk[chunk], o->place[chunk % o->file->n].at);
     return s->ops->update(s->be, s->optimizer, o->part, n, s->block, e);
 }
 
-/* Everything is written when it returns, so that others may read the file. */
+int offload_record(struct exec *s, struct err *e)
+{
+    int bad = 0;
+    for (int i = 0; i < s->offload->file->n_chunks && !bad; i++) bad = chunk_update(s, i, e);
+    return bad;
+}
+
+/* Everything is written when it returns, so that others may read it. */
 int offload_update(struct exec *s, struct err *e)
 {
     const struct offload *o = s->offload;
     const int n = o->file->n_chunks, places = o->file->n;
     if (fetch_rest(s, e)) return -1;
-    chunk_ask(s, 0, false);
+    if (chunk_ask(s, 0, false, e)) return -1;
     for (int i = 0; i < n; i++) {
         if (i + 1 < n) {
             if (i + 1 >= places && disk_wait(s, &o->place[(i + 1) % places].io, e)) return -1;
-            chunk_ask(s, i + 1, false);
+            if (chunk_ask(s, i + 1, false, e)) return -1;
         }
-        if (chunk_update(s, i, e)) return -1;
-        chunk_ask(s, i, true);
+        if (disk_wait(s, &o->place[i % places].io, e) || chunk_update(s, i, e) || chunk_ask(s, i, true, e)) return -1;
     }
     for (int i = 0; i < places; i++) if (disk_wait(s, &o->place[i].io, e)) return -1;
     return 0;

@@ -65,9 +65,13 @@ static int record(struct exec *s, struct bound *b, int index, struct err *e)
     act_fn *calls = calls_of(s, b, index);
     struct err why = {0};
     if (!calls) return 0;
+    /* between the calls of such an update threads move what they use */
+    const bool keeps = s->q.graphs && !(s->offload && calls == optimize);
     if (s->ops->capture_begin(s->be, e)) return -1;
+    s->records = true;
     int bad = calls(s, b, a, &why);
-    int ended = s->ops->capture_end(s->be, bad || !s->q.graphs ? NULL : &b->graph[index], &why);
+    s->records = false;
+    int ended = s->ops->capture_end(s->be, bad || !keeps ? NULL : &b->graph[index], &why);
     if ((!bad && !ended) || (ended > 0 && !s->q.graphs)) return 0;
     return err_set(e, why.code, "%s", why.text);
 }

@@ -411,7 +411,7 @@ int exec_averages_copies(struct exec *s, struct err *e)
 
 static int weights_update(struct exec *s, struct err *e)
 {
-    if (s->offload) return offload_update(s, e);
+    if (s->offload) return (s->records ? offload_record : offload_update)(s, e);
     return s->ops->update(s->be, s->optimizer, s->weight, s->n_weights, s->block, e);
 }
 

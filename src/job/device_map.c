@@ -70,15 +70,15 @@ static int no_split_find(const struct conf *c, const struct modules *m, struct e
 
 enum map_use { MAP_NONE, MAP_SHOWN, MAP_CUTS };
 
-/* With host memory, stages are those of the map. With a folder for weights beyond memory the map is only shown, as such
- * a plan has its own stages. -1: there is no such map. */
+/* With host memory beside CPUs, stages are those of the map. Where weights may lie outside in a run, the map is only
+ * shown, as such a plan has its own stages. -1: there is no such map. */
 static int map_use(const struct job *j, struct err *e)
 {
     const struct conf *c = j->conf;
     const enum partition_word p = c->pipeline.partition;
     const bool by_bytes = p == PART_sequential || p == PART_balanced || p == PART_balanced_low_0,
                known = by_bytes || p == PART_auto || j->mesh.size[AXIS_PP] == 1;
-    if (!c->pipeline.host_memory.n && c->pipeline.disk)
+    if (c->pipeline.host_memory.n ? j->be->stream != NULL : c->pipeline.disk != NULL)
         return known && c->pipeline.max_memory.n ? MAP_SHOWN : MAP_NONE;
     if (!c->pipeline.host_memory.n)
         return by_bytes && c->pipeline.count_bytes == COUNT_WEIGHTS && decoder_is(c) && !j->rank_of ? MAP_CUTS
@@ -132,7 +132,7 @@ int job_map_find(struct job *j, bool *cuts, struct err *e)
     if (!t->m || no_split_find(j->conf, t->m, e) || map_make(j, t, e)) return -1;
     const char *first = first_on_disk(t, &bytes);
     if (!first || j->conf->pipeline.disk) return 0;
-    if (j->conf->pipeline.host_memory.n)
+    if (j->conf->pipeline.host_memory.n && *cuts)
         return conf_error(j->conf, "pipeline.host_memory", e, "%s of weights, from %s on, fit neither there nor on the "
                           "ranks; raise it or pipeline.max_memory, or set pipeline.disk", text_bytes(bytes, b), first);
     job_map_free(t);                                      /* the policy cuts, and limits are checked later */
@@ -211,7 +211,7 @@ int job_map_count(struct job *j, struct err *e)
     bool cuts;
     if (!j->map && job_map_find(j, &cuts, e)) return -1;  /* stages that are cut otherwise */
     struct device_map *t = j->map;
-    if (!t || !j->conf->pipeline.host_memory.n) return 0;
+    if (!t || !j->conf->pipeline.host_memory.n || j->be->stream) return 0;
     t->of_param = mem_alloc((size_t)(j->graph->n_params + 1) * sizeof *t->of_param);
     t->bytes = mem_alloc((size_t)t->n_ranks * sizeof *t->bytes);
     t->slots = mem_alloc((size_t)t->n_ranks * sizeof *t->slots);

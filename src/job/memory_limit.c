@@ -56,12 +56,13 @@ static uint64_t regions_bytes(const struct job *j, struct plan *const *plan, int
            tmp + work + load;
 }
 
-/* Bytes on its host of a rank of the mesh. A plan that a device holds takes none. */
+/* Bytes on its host of a rank of the mesh. Of a plan that a device holds, what lies outside. */
 static uint64_t host_bytes(const struct job *j, int rank)
 {
     const struct fit_host *h = j->host;
     struct plan *const *plan = j->more && !j->first_only ? job_plans(j, rank) : j->plan;
-    uint64_t bytes = j->be->stream ? 0 : regions_bytes(j, plan, job_coord(j, rank).at[AXIS_PP]);
+    const int r = job_coord(j, rank).at[AXIS_PP];
+    uint64_t bytes = j->be->stream ? j->pl->host_bytes[r] : regions_bytes(j, plan, r);
     const struct job *more = j->interim;                  /* on the ranks of the first pipeline */
     if (more && !j->be->stream && more->n_plans && rank < more->mesh.size[AXIS_PP])
         bytes += regions_bytes(more, more->plan, rank);
@@ -243,6 +244,23 @@ static void try_disk(const struct job *j, struct text *out)
         found(out, j->conf->pipeline.disk ? "pipeline.schedule = \"breadth-first\"" : "pipeline.disk = \"FOLDER\"", 0);
 }
 
+/* The host's memory beside GPUs, if nothing may lie outside yet. */
+static void try_host(const struct job *j, struct text *out)
+{
+    struct conf c = *j->conf;
+    struct job v;
+    struct err why = {0};
+    uint64_t bytes = 0;
+    char b[32];
+    if (!j->be->stream || c.pipeline.host_memory.n || c.pipeline.disk || conf_by_rows(&c)) return;
+    c.pipeline.host_memory = (struct conf_ints){1, {INT64_MAX}};
+    if (!limit_variant(j, &c, j->mesh.size[AXIS_PP], &v, &why) && limit_all(&v)) {
+        for (int r = 0; r < v.mesh.size[AXIS_PP]; r++) bytes += v.pl->outside_bytes[r];
+        text_add(out, "%spipeline.host_memory = %s", out->n ? ", or " : "", text_bytes(bytes, b));
+    }
+    limit_variant_free(&v);
+}
+
 /* Texts between steps have all weights in memory once more. */
 static void try_texts(const struct job *j, struct text *out)
 {
@@ -278,6 +296,7 @@ static void what_fits(const struct job *j, struct text *out)
     try_in_flight(j, &fits);
     try_recompute(j, &fits);
     try_split(j, &fits);
+    try_host(j, &fits);
     try_disk(j, &fits);
     try_texts(j, &fits);
     try_ranks(j, &fits);

@@ -8,10 +8,36 @@
 #include "optim/optim.h"
 #include "plan/part.h"
 
+static bool has_host(const struct job *j) { return j->be->stream && j->conf->pipeline.host_memory.n; }
+
+/* For a CPU, pipeline.host_memory is a map that only --plan takes. */
+static bool has_outside(const struct job *j)
+{
+    return has_host(j) || (j->conf->pipeline.disk && !j->conf->pipeline.host_memory.n);
+}
+
+uint64_t tiers_host(const struct job *j)
+{
+    return has_host(j) ? (uint64_t)j->conf->pipeline.host_memory.v[0] / (uint64_t)j->mesh.size[AXIS_PP] : 0;
+}
+
+int tiers_check(const struct job *j, struct err *e)
+{
+    char b[3][32];
+    for (int r = 0; r < j->mesh.size[AXIS_PP] && !j->conf->pipeline.disk; r++) {
+        const uint64_t out = j->pl->outside_bytes[r], host = j->pl->host_bytes[r];
+        if (out > host)
+            return conf_error(j->conf, "pipeline.host_memory", e, "rank %d keeps %s outside its GPU, %s more than its "
+                              "part of this memory, %s; raise it or pipeline.max_memory, or set pipeline.disk", r,
+                              text_bytes(out, b[0]), text_bytes(out - host, b[1]), text_bytes(tiers_host(j), b[2]));
+    }
+    return 0;
+}
+
 bool tiers_needed(const struct job *j)
 {
     uint64_t need;
-    if (!j->conf->pipeline.disk || j->conf->pipeline.host_memory.n || j->be->stream) return false;
+    if (!has_outside(j)) return false;
     if (!j->conf->pipeline.max_memory.n) return limit_pool_short(j, false, &need);
     uint64_t *limit = tiers_limits(j, NULL);
     const bool over = limit && !tiers_fit(j, limit);
@@ -49,8 +75,9 @@ static int offload_check(const struct job *j, struct err *e)
 {
     static const char key[] = "pipeline.offload_optimizer";
     const struct conf *c = j->conf;
-    if (!c->pipeline.disk) return conf_error(c, key, e, "needs pipeline.disk, a folder for the optimizer's state");
-    if (j->be->stream) return conf_error(c, key, e, "is for CPUs, and this run computes on a GPU");
+    if (!has_outside(j))
+        return conf_error(c, key, e, "needs pipeline.disk, a folder for the optimizer's state%s",
+                          j->be->stream ? ", or pipeline.host_memory" : "");
     if (c->pipeline.replicas > 1)
         return conf_error(c, key, e, "is for one replica; with several, pipeline.shard_optimizer shares out the state");
     if (!optim_buffers(c).n)

@@ -1,12 +1,15 @@
-/* Frozen weights beyond a rank's memory lie in files of pipeline.disk (plan/placement.h). Which, and in how many
- * stages. The optimizer's state may lie there, too. Pure, as job.h. */
+/* Frozen weights beyond a rank's memory lie in files of pipeline.disk; those of a GPU in the host's memory first
+ * (plan/placement.h). Which, and in how many stages. The optimizer's state may lie there, too. Pure, as job.h. */
 #ifndef JOB_TIERS_H
 #define JOB_TIERS_H
 #include "job/job.h"
 
 enum { TIER_SLOTS = 2 };                                  /* one is read while the other is used */
-/* Is pipeline.disk set, and does the plan exceed the memory of a rank or of its host? */
+/* May weights lie outside, and does the plan exceed the memory of a rank or of its host? */
 bool tiers_needed(const struct job *j);
+uint64_t tiers_host(const struct job *j);                 /* a rank's part of pipeline.host_memory; 0 on CPUs */
+/* After planning: 78 if the host's memory is too small for what lies outside, and there is no pipeline.disk. */
+int tiers_check(const struct job *j, struct err *e);
 /* What of that which is trained must lie in files, and may. 78 if it must, but may not. */
 int offload_range(const struct job *j, enum offloads *least, enum offloads *most, struct err *e);
 /* Bytes of each rank of a pipeline. free(); NULL: 78. */

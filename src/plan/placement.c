@@ -193,6 +193,18 @@ int stage_map_make(struct arena *mem, int n_stages, int n_ranks, const int *rank
     return 0;
 }
 
+static void outside_count(struct placement *pl, uint64_t host)
+{
+    pl->outside_bytes = arena_alloc(pl->mem, (size_t)pl->map.n_ranks * sizeof *pl->outside_bytes);
+    pl->host_bytes = arena_alloc(pl->mem, (size_t)pl->map.n_ranks * sizeof *pl->host_bytes);
+    for (int s = 0; s < pl->n_stages; s++)
+        pl->outside_bytes[pl->map.rank_of[s]] += pl->slot_used[s] + pl->slot_grads[s];
+    for (int r = 0; r < pl->map.n_ranks; r++) {
+        pl->outside_bytes[r] += pl->state_file[r].all;
+        pl->host_bytes[r] = pl->outside_bytes[r] < host ? pl->outside_bytes[r] : host;
+    }
+}
+
 struct placement *placement_make(const struct placement_request *r, struct err *e)
 {
     const struct selection *s = r->sel;
@@ -240,6 +252,7 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     beside_place(pl, s->g->n_params);
     pl->state_file = arena_alloc(mem, (size_t)n_ranks * sizeof *pl->state_file);
     if (r->buffers.in_file) offload_place(pl, r, s->g->n_params);
+    outside_count(pl, r->host);
     return pl;
 }
 

@@ -66,6 +66,9 @@ struct placement {
     struct weight_slots *slots;                          /* of each rank */
     int *slot_of; size_t *slot_used, *slot_grads;
     struct state_file *state_file;                       /* of each rank; n 0: all its state lies in memory */
+    /* of each rank: bytes outside its device (weights and gradients that use slots, and state_file), and how many of
+     * them, the first, lie in the host's memory instead of a file */
+    uint64_t *outside_bytes, *host_bytes;
 };
 struct placement_request {
     const struct selection *sel;
@@ -81,6 +84,7 @@ struct placement_request {
      * weight has several uses, or a copy that a kernel packed. Only with buffers.in_file, one group and one replica,
      * without averages. */
     const bool *in_file; int slots; bool trained_in_file;
+    uint64_t host;                                       /* the most host_bytes of a rank */
 };
 /* A weight whose kernels keep no packed copy of it in memory. */
 bool placement_may_file(const struct selection *s, const struct state_row *r);

@@ -160,7 +160,14 @@ static void time_table(const struct plan *p, const struct sim *s, struct text *o
     text_add(out, "\n");
 }
 
-/* What of each rank's weights lies in files, and what moving them costs. */
+/* Where what lies outside the device of a rank is. */
+static const char *outside_word(const struct placement *pl, int rank)
+{
+    if (!pl->host_bytes[rank]) return "on disk";
+    return pl->host_bytes[rank] < pl->outside_bytes[rank] ? "in the host's memory and on disk" : "in the host's memory";
+}
+
+/* What of each rank's weights lies outside, and what moving them costs. */
 static void files_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
 {
     char b[5][32];
@@ -176,15 +183,15 @@ static void files_table(const struct plan *p, const struct cost *k, const struct
         }
         if (!of->n) continue;
         const double ns = k->disk_ns_per_byte * (double)s->rank[r].fetched, waits = s->rank[r].part[ACC_FETCH];
-        text_add(out, "rank %d: %s of %zu of %d stages, %s, lie on disk; %d slots of %s. A step %s %s in %s at %.2f "
+        text_add(out, "rank %d: %s of %zu of %d stages, %s, lie %s; %d slots of %s. A step %s %s in %s at %.2f "
                  "GB/s, and waits %s of that\n", r, grads ? "weights and their gradients" : "frozen weights", n,
-                 m->n_stages_of[r], text_bytes(bytes, b[0]), of->n, text_bytes(of->bytes + of->grad_bytes, b[1]),
+                 m->n_stages_of[r], text_bytes(bytes, b[0]), outside_word(p->pl, r), of->n, text_bytes(of->bytes + of->grad_bytes, b[1]),
                  grads ? "reads and writes" : "reads", text_bytes(s->rank[r].fetched, b[2]),
                  text_seconds(ns * 1e-9, b[3]), 1 / k->disk_ns_per_byte, text_seconds(waits * 1e-9, b[4]));
     }
 }
 
-/* What of each rank's optimizer state lies in files, and what moving it costs. */
+/* What of each rank's optimizer state lies outside, and what moving it costs. */
 static void moved_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
 {
     char b[4][32];
@@ -192,8 +199,9 @@ static void moved_table(const struct plan *p, const struct cost *k, const struct
         const struct state_file *f = &p->pl->state_file[r];
         const double ns = k->disk_ns_per_byte * (double)s->rank[r].moved;
         if (!s->rank[r].moved) continue;
-        text_add(out, "rank %d: the optimizer's state, %s, lies on disk; memory has %d parts of %s. An update reads "
-                 "and writes it%s in %s at %.2f GB/s", r, text_bytes(f->all, b[0]), f->n, text_bytes(f->place, b[1]),
+        text_add(out, "rank %d: the optimizer's state, %s, lies %s; memory has %d parts of %s. An update reads "
+                 "and writes it%s in %s at %.2f GB/s", r, text_bytes(f->all, b[0]), outside_word(p->pl, r), f->n,
+                 text_bytes(f->place, b[1]),
                  f->beside ? ", and weights," : "", text_seconds(ns * 1e-9, b[2]), 1 / k->disk_ns_per_byte);
         if (!p->pl->slots[r].n)
             text_add(out, ", and waits %s of that", text_seconds(s->rank[r].part[ACC_FETCH] * 1e-9, b[3]));

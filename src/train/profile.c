@@ -51,7 +51,7 @@ static void conf_widest(struct conf *c, const struct conf_ints *sizes)
     int64_t n = sizes->v[sizes->n - 1];
     c->pipeline.profile = NULL;                           /* nothing measured earlier may shape the run */
     /* any schedule would do; this one needs least memory, or least from disk */
-    c->pipeline.schedule = c->pipeline.disk ? "breadth-first" : "1f1b";
+    c->pipeline.schedule = c->pipeline.disk || c->pipeline.host_memory.n ? "breadth-first" : "1f1b";
     c->train.learning_rate = 0;
     c->train.split_size = n;
     c->train.batch_size = n * MICRO_BATCHES;

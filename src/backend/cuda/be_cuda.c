@@ -114,6 +114,7 @@ static int cuda_open(const struct selection *s, int threads, int unit, struct be
 
 static void cuda_close(struct be *b)
 {
+    for (int i = 0; i < BE_MOVERS; i++) if (b->mover[i]) cudaStreamDestroy(b->mover[i]);
     if (b->copy) cudaStreamSynchronize(b->copy);
     if (b->stream) cudaStreamSynchronize(b->stream);
     for (int i = 0; i < b->kernel.n; i++) free(b->kernel.v[i]);
@@ -130,6 +131,8 @@ static void cuda_close(struct be *b)
         if (b->up[i].sent) cudaEventDestroy(b->up[i].sent);
         if (b->up[i].at) cudaFreeHost(b->up[i].at);
     }
+    for (int i = 0; i < b->fence.n; i++) cudaEventDestroy(b->fence.v[i]);
+    for (int i = 0; i < b->pinned.n; i++) cudaFreeHost(b->pinned.v[i]);
     for (int i = 0; i < MAX_INPUTS * WAYS; i++) {
         struct way *w = &b->ways[i / WAYS].way[i % WAYS];
         if (w->sent) cudaEventDestroy(w->sent);
@@ -145,6 +148,8 @@ static void cuda_close(struct be *b)
     vec_free(&b->kernel);
     vec_free(&b->graph);
     vec_free(&b->mirror);
+    vec_free(&b->fence);
+    vec_free(&b->pinned);
     free(b->mark);
     free(b->running);
     free(b);
@@ -337,6 +342,9 @@ const struct be_ops be_cuda = {
     .event_record = cuda_event_record,
     .spin = cuda_spin,
     .event_elapsed = cuda_event_elapsed,
+    .pinned = cuda_pinned,
+    .fence = cuda_fence,
+    .move = cuda_move,
     .capture_begin = cuda_capture_begin,
     .capture_end = cuda_capture_end,
     .replay = cuda_replay,

@@ -41,6 +41,9 @@ struct be {
     cudaEvent_t *mark; int n_marks;
     struct up up[UP_SLOTS]; int up_next;
     cudaStream_t copy;                                   /* loads use this stream, beside the compute stream */
+    cudaStream_t mover[BE_MOVERS];                       /* cuda_move; made with the first fence */
+    VEC(cudaEvent_t) fence;
+    VEC(void *) pinned;
     struct ways ways[MAX_INPUTS];                        /* of each graph input; bytes: of the largest load */
     void *sums;                                          /* k_sum_work */
     char *running; size_t running_bytes;                 /* on the host: cuda_stats builds its table here */
@@ -79,6 +82,9 @@ void *cuda_alloc(struct be *b, size_t bytes, struct err *e);
 void cuda_free(struct be *b, void *p, size_t bytes);
 size_t cuda_taken(const struct be *b);
 int cuda_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
+void *cuda_pinned(struct be *b, size_t bytes, struct err *e);
+int cuda_fence(struct be *b, void **fence, struct err *e);
+int cuda_move(struct be *b, int mover, void *fence, void *dst, const void *src, size_t bytes, struct err *e);
 /* From the host, which may reuse src on return; to the host, which has dst on return. */
 int cuda_up(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
 int cuda_down(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);

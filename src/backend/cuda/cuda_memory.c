@@ -108,6 +108,42 @@ int cuda_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err
     return 0;
 }
 
+/* ---- memory of the host beside the device -------------------------------------------------------------------- */
+
+void *cuda_pinned(struct be *b, size_t bytes, struct err *e)
+{
+    char want[32];
+    void *at = NULL;
+    if (cudaMallocHost(&at, bytes ? bytes : 1) == cudaSuccess) return *vec_push(&b->pinned) = at;
+    cudaGetLastError();
+    err_set(e, E_DEVICE, "GPU %d: no %s of pinned host memory (ulimit -l, memory of the job)", b->unit,
+            text_bytes(bytes, want));
+    return NULL;
+}
+
+int cuda_fence(struct be *b, void **fence, struct err *e)
+{
+    for (int i = 0; i < BE_MOVERS && !b->mover[BE_MOVERS - 1]; i++)
+        if (cuda_check(e, "a stream", cudaStreamCreateWithFlags(&b->mover[i], cudaStreamNonBlocking))) return -1;
+    if (!*fence) {
+        cudaEvent_t event;
+        if (cuda_event_new(&event, e)) return -1;
+        *fence = *vec_push(&b->fence) = event;
+    }
+    return cuda_check(e, "a fence", cudaEventRecord(*fence, b->stream));
+}
+
+/* A thread has its own current device. */
+int cuda_move(struct be *b, int mover, void *fence, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    const char what[] = "moving weights between host and device";
+    const cudaStream_t stream = b->mover[mover];
+    bool bad = cuda_check(e, what, cudaSetDevice(b->unit)) || cuda_check(e, what, cudaStreamWaitEvent(stream, fence, 0)) ||
+               cuda_check(e, what, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream)) ||
+               cuda_check(e, what, cudaStreamSynchronize(stream));
+    return bad ? -1 : 0;
+}
+
 void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes, struct err *e)
 {
     struct mirror *m;

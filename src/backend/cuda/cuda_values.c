@@ -17,10 +17,11 @@ static void filter_turn(float *to, const float *from, const struct shape *s, boo
 
 int cuda_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
 {
-    if (b->s->param[param].layout != LAYOUT_LAST) return cuda_up(b, storage, plain, graph_param_bytes(b->g, param), e);
+    if (b->s->param[param].layout != LAYOUT_LAST)
+        return cuda_copy(b, storage, plain, graph_param_bytes(b->g, param), e);
     float *turned = mem_alloc(graph_param_bytes(b->g, param));
     filter_turn(turned, plain, &b->g->param[param].shape, true);
-    int bad = cuda_up(b, storage, turned, graph_param_bytes(b->g, param), e);
+    int bad = cuda_copy(b, storage, turned, graph_param_bytes(b->g, param), e);
     free(turned);
     return bad;
 }
@@ -28,9 +29,9 @@ int cuda_param_import(struct be *b, int param, void *storage, const void *plain,
 int cuda_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
 {
     size_t bytes = graph_param_bytes(b->g, param);
-    if (b->s->param[param].layout != LAYOUT_LAST) return cuda_down(b, plain, storage, bytes, e);
+    if (b->s->param[param].layout != LAYOUT_LAST) return cuda_copy(b, plain, storage, bytes, e);
     float *last = mem_alloc(bytes);
-    int bad = cuda_down(b, last, storage, bytes, e);
+    int bad = cuda_copy(b, last, storage, bytes, e);
     if (!bad) filter_turn(plain, last, &b->g->param[param].shape, false);
     free(last);
     return bad;

@@ -1,0 +1,98 @@
+#!/bin/sh
+# gpu_tiers.sh: weights and optimizer state beyond a GPU's memory lie in the host's memory (pipeline.host_memory), on
+# disk, or partly in both. With doubles of the libraries (tests/gpu/doubles) and streams of random speed: the bits of a
+# run with all of it on the GPU, over both transports, in bfloat16, and resumed with other limits. What does not fit is
+# refused; no pinned memory, or a GPU that is lost, ends the run in a line.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+mpstaged=$build/tests/gpu/mpstaged-double
+[ -x "$mpstaged" ] || { echo "1..0 # SKIP no C++ compiler"; exit 77; }
+export DOUBLE_DELAY_US=60
+mkdir disk
+awk 'BEGIN { srand(5); for (i = 0; i < 400; i++) printf "%c", 33 + int(60 * rand()) }' >"$aside/tokens.bin"
+sizes='network = "llama"  hidden_size = 128  intermediate_size = 256  num_hidden_layers = 4  num_attention_heads = 2'
+sizes="$sizes  vocab_size = 96  max_position_embeddings = 8"
+cat >full.conf <<END
+run      { name = "lm"  device = "cuda"  transport = "staged" }
+model    { $sizes  input = {8} }
+data     { source = "tokens"  token_type = "u8"  train_tokens = {"$aside/tokens.bin"}
+           test_tokens = {"$aside/tokens.bin"}  shuffle = no }
+train    { batch_size = 4  split_size = 2  steps = 4  optimizer = "adamw"  learning_rate = 0.01  evaluate = no }
+pipeline { profile_spread = 1e9 }
+END
+trains made 1 -c full.conf --steps 1 --learning-rate 0
+cp -r made/model "$aside/model"
+sed "s|network = .*input|folder = \"$aside/model\"  input|; s/^pipeline/lora     { rank = 2 }\n&/" full.conf >lora.conf
+peak() { "$mpstaged" --plan --json -c "$@" | sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' | head -n 1; }
+# same TEXT RANKS OPTIONS...: the weights of $want
+same() {
+    same_text=$1 same_ranks=$2; shift 2
+    rm -rf same
+    job "$same_ranks" --run-dir same "$@"
+    [ "$code" -eq 0 ] || why
+    equal "$same_text: the same weights" "$(hash_of same 2>/dev/null || echo "status $code")" "$want"
+}
+limit() { echo "-o pipeline.max_memory=$1"; }
+host='-o pipeline.host_memory=1GB' disk='-o pipeline.disk=disk' both='-o pipeline.disk=disk -o pipeline.host_memory'
+
+# ---- frozen weights --------------------------------------------------------------------------------------------------
+trains lora 1 -c lora.conf
+want=$hash
+less=$(limit $(($(peak lora.conf) - 1000000)))
+check "the plan has slots in this limit" [ -n "$(peak lora.conf $less $host)" ]
+"$mpstaged" -c lora.conf --plan $less $host >"$aside/out"
+check "and says where weights lie" grep -q "lie in the host's memory" "$aside/out"
+same "in the host's memory" 1 -c lora.conf $less $host
+same "on disk" 1 -c lora.conf $less $disk
+same "in both" 1 -c lora.conf $less $both=400000
+same "kernels one by one" 1 -c lora.conf $less $host -o run.graphs=no
+less=$(limit $(($(peak lora.conf --stages 2 -o pipeline.ranks=2) - 500000)))
+for transport in staged nccl; do
+    same "two ranks, $transport" 2 -c lora.conf $less $host --transport $transport
+done
+rm -rf part
+job 1 -c lora.conf --run-dir part --steps 2 -o checkpoint.every_steps=2 \
+    $(limit $(($(peak lora.conf) - 1000000))) $host
+job 1 -c lora.conf --run-dir part --resume -o checkpoint.every_steps=2
+equal "half of it in the host's memory, resumed on the GPU" "$(hash_of part | tail -n 1)" "$want"
+
+# ---- what is trained -------------------------------------------------------------------------------------------------
+on="-o pipeline.offload_optimizer=yes $(limit 1GB)"
+for precision in fp32 bf16; do
+    trains full-$precision 1 -c full.conf --precision $precision
+    want=$hash
+    same "$precision, optimizer state in the host's memory" 1 -c full.conf --precision $precision $on $host
+    same "$precision, on disk" 1 -c full.conf --precision $precision $on $disk
+    same "$precision, in both" 1 -c full.conf --precision $precision $on $both=3000000
+done
+rm -rf part
+job 1 -c full.conf --run-dir part --precision bf16 --steps 2 -o checkpoint.every_steps=2
+job 1 -c full.conf --run-dir part --precision bf16 --resume -o checkpoint.every_steps=2 $on $host
+equal "resumed with its state in the host's memory" "$(hash_of part | tail -n 1)" "$want"
+want=$(hash_of full-fp32)
+less=$(limit $(($(peak full.conf) - 6000000)))
+same "trained weights and gradients, too" 1 -c full.conf $less $host
+same "in both" 1 -c full.conf $less $both=3000000
+check "its checkpoint has them" [ "$(ls same/weights.safetensors 2>/dev/null)" ]
+
+# ---- what goes wrong -------------------------------------------------------------------------------------------------
+less=$(limit $(($(peak lora.conf) - 1000000)))
+rm -rf none
+# wrong TEXT STATUS WORDS OPTIONS...: a line with these words, and that status
+wrong() {
+    wrong_text=$1 status=$2 words=$3; shift 3
+    rm -rf none
+    job 1 -c lora.conf --run-dir none "$@"
+    check "$wrong_text: $status" [ "$code/$(our_lines)/$(grep -c "^mpstaged: .*$words" "$aside/err")" = "$status/1/1" ]
+    [ "$code/$(our_lines)" = "$status/1" ] || why
+}
+wrong "too little of the host's memory" 78 "pipeline.host_memory=400000: rank 0 keeps .* more" $less \
+    -o pipeline.host_memory=400000
+wrong "without either" 78 "it would fit with pipeline.host_memory = " $less
+DOUBLE_PINNED=10000000; export DOUBLE_PINNED
+wrong "no pinned memory" 69 "pipeline.host_memory: GPU 0: no 2.60 MiB of pinned host memory" $less $host
+unset DOUBLE_PINNED
+DOUBLE_VANISH=3000; export DOUBLE_VANISH
+wrong "the GPU is lost" 69 "" $less $host
+unset DOUBLE_VANISH
+tap_done
