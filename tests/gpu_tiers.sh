@@ -56,6 +56,33 @@ job 1 -c lora.conf --run-dir part --steps 2 -o checkpoint.every_steps=2 \
 job 1 -c lora.conf --run-dir part --resume -o checkpoint.every_steps=2
 equal "half of it in the host's memory, resumed on the GPU" "$(hash_of part | tail -n 1)" "$want"
 
+# A base in bfloat16: products read it as it is.
+trains half 1 -c full.conf --steps 1 --learning-rate 0 -o model.save_dtype=bf16
+cp -r half/model "$aside/half"
+sed "s|$aside/model|$aside/half|" lora.conf >half.conf
+trains wide-half 1 -c half.conf --precision bf16 -o train.frozen_type=fp32
+want=$hash wide=$(peak half.conf --precision bf16 -o train.frozen_type=fp32) narrow=$(peak half.conf --precision bf16)
+same "a base in bfloat16" 1 -c half.conf --precision bf16
+check "it takes 2 bytes a weight instead of 6: $wide, $narrow" [ $((wide - narrow)) -gt 2500000 ]
+for where in "$host" "$disk" "$both=200000"; do
+    same "bfloat16, $where" 1 -c half.conf --precision bf16 $(limit $((narrow - 500000))) $where
+done
+trains half-fp32 1 -c half.conf
+want=$hash
+same "in fp32 as it was rounded" 1 -c half.conf $(limit $(($(peak half.conf) - 1000000))) $host
+refused "bfloat16 beside fp32" 78 'frozen_type.*train.precision = "bf16"' 1 -c half.conf --run-dir none \
+    -o train.frozen_type=bf16
+# Convolutions: their weights have another order. The image's have channels that are padded, and stay as they are.
+write_conf block.conf 's,network = "toy".*input = {10},graph = "'"$here"'/gpu/block.graph",
+    s/labels = "onehot"  samples = 200/samples = 20/
+    s/batch_size = 20  split_size = 8/batch_size = 5  split_size = 2/; s/steps = 3/steps = 2/
+    s/loss = "mse"/loss = "cross_entropy"  freeze = {"conv1*", "block.conv*"}/; s/rate = 0.1/rate = 0.01/'
+for type in fp32 bf16; do
+    trains block-$type 1 -c block.conf --device cuda --precision bf16 -o train.frozen_type=$type
+    sed -n 's/.*"event":"step".*"loss_bits":"\([^"]*\)".*/\1/p' block-$type/metrics.jsonl >"$aside/losses-$type"
+done
+check "frozen convolutions in bfloat16: the same losses" cmp "$aside/losses-fp32" "$aside/losses-bf16"
+
 # ---- what is trained -------------------------------------------------------------------------------------------------
 on="-o pipeline.offload_optimizer=yes $(limit 1GB)"
 for precision in fp32 bf16; do

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What a person sees at a terminal.
 
-terminal.py [--columns N] [--background] COMMAND...: runs the command at a pseudo terminal, as a shell would (or as
-a job in the background), and prints the screen as it is at the end, scrolled lines first; before it, each different
-form that a line took while it was the last one, behind "> ". A line that was longer than the terminal has "WRAPPED
-" before it. Exit status: the command's.
+terminal.py [--columns N] [--background] [--when TEXT --then SHELL] COMMAND...: runs the command at a pseudo terminal,
+as a shell would (or as a job in the background), and prints the screen as it is at the end, scrolled lines first;
+before it, each different form that a line took while it was the last one, behind "> ". A line that was longer than
+the terminal has "WRAPPED " before it. 1.5 seconds after the command has written TEXT, the line SHELL is run. Exit status: the command's.
 """
-import argparse, codecs, fcntl, os, pty, re, select, signal, struct, sys, termios, time
+import argparse, codecs, fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios, time
 
 class Screen:
     """Printing characters, CR, LF, and the sequences for erasing, for moving up and for colours."""
@@ -57,6 +57,8 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--columns", type=int, default=80)
     p.add_argument("--background", action="store_true")
+    p.add_argument("--when")
+    p.add_argument("--then")
     p.add_argument("command", nargs=argparse.REMAINDER)
     args = p.parse_args()
     gate, go = os.pipe()                                  # the command starts when the terminal has its size
@@ -69,12 +71,16 @@ def main():
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, args.columns, 0, 0))
     os.close(go)
     screen, decoder, until = Screen(args.columns), codecs.getincrementaldecoder("utf-8")("replace"), time.time() + 60
+    due = None
     while time.time() < until:
-        if not select.select([fd], [], [], 1)[0]: continue
+        if due and time.time() >= due: subprocess.Popen(args.then, shell=True); due = None
+        if not select.select([fd], [], [], 0.1)[0]: continue
         try: chunk = os.read(fd, 65536)
         except OSError: break
         if not chunk: break
-        screen.feed(decoder.decode(chunk))
+        text = decoder.decode(chunk)
+        if args.when and args.when in text: args.when, due = None, time.time() + 1.5
+        screen.feed(text)
     for line in screen.forms: print(">", line)
     if screen.lines[-1] == "": screen.lines.pop()         # where the next prompt goes
     for i, line in enumerate(screen.lines):

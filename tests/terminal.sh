@@ -83,22 +83,24 @@ check "then it counts its plans" saw 'searching \.\.\. [0-9]+ of [1-9][0-9]* pla
 
 # ---- mpstagectl ------------------------------------------------------------------------------------------------------
 $launched --steps 3000000 --run-dir watched >/dev/null 2>&1 </dev/null & launcher=$!
-for _ in $(seq 200); do ! "$mpstagectl" watched status 2>/dev/null | grep -q loss || break; sleep 0.05; done
-{ sleep 1.5; "$mpstagectl" watched stop; } >/dev/null & stopper=$!
-at "$mpstagectl" watched watch 0.2
-wait $stopper || true; wait $launcher || true
+shown() {
+    for _ in $(seq 1000); do ! "$mpstagectl" watched status 2>/dev/null | grep -q loss || break; sleep 0.05; done
+}
+stop="'$mpstagectl' watched stop >/dev/null"
+shown
+at --when stage --then "$stop" "$mpstagectl" watched watch 0.2
+wait $launcher || true
 check "watch: no line is longer than the terminal" narrow
 check "watch: its lines are rewritten: in the end one table with its bars, and one line" \
     sh -c '[ "$(grep -c "^stage forward" "$0")" -eq 1 ] && [ "$(grep -c "^       [FBWROT.Lo]*[FBWT.L]" "$0")" -eq 2 ] &&
         [ "$(wc -l <"$0")" -le 8 ]' "$aside/screen"
 [ "$tap_bad" -eq 0 ] || note <"$aside/screen"
 $launched --steps 3000000 --run-dir watched >/dev/null 2>&1 </dev/null & launcher=$!
-for _ in $(seq 200); do ! "$mpstagectl" watched status 2>/dev/null | grep -q loss || break; sleep 0.05; done
+shown
 at --columns 40 "$mpstagectl" watched status
 check "40 columns: status is folded" sh -c '! grep "^WRAPPED" "$0" && [ "$(wc -l <"$0")" -ge 3 ]' "$aside/screen"
-{ sleep 1.5; "$mpstagectl" watched stop; } >/dev/null & stopper=$!
-at --columns 40 "$mpstagectl" watched watch 0.2
-wait $stopper || true; wait $launcher || true
+at --when stage --then "$stop" --columns 40 "$mpstagectl" watched watch 0.2
+wait $launcher || true
 check "40 columns: so is watch" narrow
 check "40 columns: and rewritten" [ "$(grep -c "^stage [01]: " "$aside/screen")" -eq 2 ]
 [ "$tap_bad" -eq 0 ] || note <"$aside/screen"

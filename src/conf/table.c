@@ -254,7 +254,7 @@ const struct opt opt_table[] = {
              "classes or operators; see PARAMETER GROUPS"},
     {"train.frozen_type", OPT_ENUM, AT(train.frozen_type), "fp32", .words = WORDS_STORED_TYPE(WORD_TEXT), .bits = true,
      .text = "how frozen weights are stored: bf16 and fp16 round them, int8 stores codes with a factor for each row. "
-             "Layers compute in fp32 with the rounded values. Biases and norms stay in fp32. Only on CPUs"},
+             "Biases and norms stay in fp32. GPUs take bf16 alone, with train.precision = bf16"},
     {"train.learning_rate_factors", OPT_TEXTS, AT(train.learning_rate_factors), NULL, .bits = true,
      .text = "\"PATTERN=FACTOR\": factor on the learning rate of weights that match; the last match applies"},
     {"train.weight_decay_factors", OPT_TEXTS, AT(train.weight_decay_factors), NULL, .bits = true,
@@ -383,9 +383,9 @@ const struct opt opt_table[] = {
      .text = "folder for frozen weights beyond pipeline.max_memory, or beyond the host's memory: each rank keeps them "
              "in a file there and reads them as it needs them; results do not change"},
     {"pipeline.offload_optimizer", OPT_ENUM, AT(pipeline.offload_optimizer), "auto", .words = WORDS_WHEN(WORD_TEXT),
-     .text = "keep the optimizer's state in pipeline.host_memory of GPUs, or a file of pipeline.disk, with one replica; "
-             "results do not change. auto: if limits are exceeded even with frozen weights there; then trained ones, "
-             "too"},
+     .text = "keep the optimizer's state in pipeline.host_memory of GPUs, or a file of pipeline.disk, with one "
+             "replica; results do not change. auto: if limits are exceeded even with frozen weights there; then "
+             "trained ones, too"},
     {"pipeline.speed", OPT_REALS, AT(pipeline.speed), NULL, 1e-6, 1e6,
      .text = "speed of each rank's device, relative to that of the costs; the default is 1 for all"},
     {"pipeline.no_split", OPT_TEXTS, AT(pipeline.no_split), NULL,

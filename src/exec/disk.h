@@ -6,14 +6,17 @@
 #include "exec/exec_int.h"
 
 /* Bytes of a source, from `at` on, and where they lie in the device's memory. Source 0 is the rank's own store. Its
- * first bytes lie in the host's memory beside a GPU, all others in a file in pipeline.disk, which has no name. The other
- * sources are the files of disk_source. */
+ * first bytes lie in the host's memory beside a GPU, all others in a file in pipeline.disk, which has no name. The
+ * other sources are the files of disk_source. */
 enum { DISK_OWN };
 struct file_piece { int source; uint64_t at; size_t bytes; char *to; };
-/* Pieces that are read, or written, together; only the own store is written. bytes: of all. The rest is of disk.c. next,
- * done: the piece that threads take parts of, and its bytes that they took; left: bytes that have not moved; fence: of
- * the backend, where the stream was when it was asked for. */
-struct transfer { struct file_piece *piece; int n; bool writes; size_t bytes; int next; size_t done, left; void *fence; };
+/* Pieces that are read, or written, together; only the own store is written. bytes: of all. The rest is of disk.c.
+ * next, done: the piece that threads take parts of, and its bytes that they took; left: bytes that have not moved;
+ * fence: of the backend, where the stream was when it was asked for. */
+struct transfer {
+    struct file_piece *piece; int n; bool writes; size_t bytes;
+    int next; size_t done, left; void *fence;
+};
 
 /* Takes the host's memory, and starts the threads, unless they run. 69, 71. */
 int disk_open(struct exec *s, struct err *e);

@@ -97,6 +97,9 @@ static int frozen_find(struct job *j, struct err *e)
     j->dev.frozen = frozen_as_stored(j);
     if (want <= STORED_FP32) return 0;
     j->dev.frozen = type[want];
+    if (j->dev.rules->narrow && want == STORED_BF16 && j->dev.precision != BFLOAT16)
+        return conf_error(j->conf, "train.frozen_type", e, "bf16 needs train.precision = \"bf16\" on the %s backend",
+                          j->dev.backend);
     if (j->dev.rules->frozen >> j->dev.frozen & 1) return 0;
     return conf_error(j->conf, "train.frozen_type", e, "the %s backend stores frozen weights in fp32", j->dev.backend);
 }

@@ -28,6 +28,8 @@ struct select_rules {
     uint32_t relaid;                                     /* ROW_LAYOUT of which such rows get copies */
     uint32_t widened;                                    /* 1 << dtype: stored types of which F32 rows get copies */
     uint32_t frozen;                                     /* 1 << dtype: types that frozen weights can be stored in */
+    /* may this frozen weight be? Layouts and types of tensors are known. NULL: all may */
+    bool (*narrow)(const struct selection *s, int param);
     /* workspace and library bytes; beside: what the group's rows want for themselves */
     void (*sizes)(const struct selection *s, struct group *k, size_t beside);
     /* asks libraries which of the selected rows they refuse, and selects others in their place. NULL: none can */

@@ -224,9 +224,11 @@ static void format_set(const struct selection *s, struct format *f, enum layout 
 }
 
 /* Biases, norms and statistics are few, and stay as they are. */
-static void frozen_format(const struct selection *s, const struct param *p, struct format *f)
+static void frozen_format(const struct selection *s, int param, struct format *f)
 {
+    const struct param *p = &s->g->param[param];
     if (!p->frozen || p->kind != PARAM_WEIGHT || p->type != F32 || p->shape.n < 2) return;
+    if (s->dev.rules->narrow && !s->dev.rules->narrow(s, param)) return;
     f->type = p->coded ? I8 : s->dev.frozen;
     f->scale = f->type == I8 ? SCALE_ROW : SCALE_NONE;
 }
@@ -247,7 +249,7 @@ static void formats_make(struct selection *s)
     }
     for (int i = 0; i < g->n_params; i++) {
         s->param[i] = format_plain(g->param[i].type);
-        frozen_format(s, &g->param[i], &s->param[i]);
+        frozen_format(s, i, &s->param[i]);
     }
     for (int i = 0; i < g->n_nodes; i++)
         for (int j = 0; j < g->node[i].n_param; j++) {

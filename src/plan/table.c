@@ -185,7 +185,8 @@ static void files_table(const struct plan *p, const struct cost *k, const struct
         const double ns = k->disk_ns_per_byte * (double)s->rank[r].fetched, waits = s->rank[r].part[ACC_FETCH];
         text_add(out, "rank %d: %s of %zu of %d stages, %s, lie %s; %d slots of %s. A step %s %s in %s at %.2f "
                  "GB/s, and waits %s of that\n", r, grads ? "weights and their gradients" : "frozen weights", n,
-                 m->n_stages_of[r], text_bytes(bytes, b[0]), outside_word(p->pl, r), of->n, text_bytes(of->bytes + of->grad_bytes, b[1]),
+                 m->n_stages_of[r], text_bytes(bytes, b[0]), outside_word(p->pl, r), of->n,
+                 text_bytes(of->bytes + of->grad_bytes, b[1]),
                  grads ? "reads and writes" : "reads", text_bytes(s->rank[r].fetched, b[2]),
                  text_seconds(ns * 1e-9, b[3]), 1 / k->disk_ns_per_byte, text_seconds(waits * 1e-9, b[4]));
     }
@@ -201,8 +202,8 @@ static void moved_table(const struct plan *p, const struct cost *k, const struct
         if (!s->rank[r].moved) continue;
         text_add(out, "rank %d: the optimizer's state, %s, lies %s; memory has %d parts of %s. An update reads "
                  "and writes it%s in %s at %.2f GB/s", r, text_bytes(f->all, b[0]), outside_word(p->pl, r), f->n,
-                 text_bytes(f->place, b[1]),
-                 f->beside ? ", and weights," : "", text_seconds(ns * 1e-9, b[2]), 1 / k->disk_ns_per_byte);
+                 text_bytes(f->place, b[1]), f->beside ? ", and weights," : "",
+                 text_seconds(ns * 1e-9, b[2]), 1 / k->disk_ns_per_byte);
         if (!p->pl->slots[r].n)
             text_add(out, ", and waits %s of that", text_seconds(s->rank[r].part[ACC_FETCH] * 1e-9, b[3]));
         text_add(out, "\n");
@@ -418,14 +419,18 @@ char *plan_json(const struct plan *p, const struct cost *k, const struct device_
         for (int j = 0; j < run->n; j++) json_array_append_new(recompute, json_string(call_name(p, &run->k[j])));
         json_object_set_new(row, "recomputed", recompute);
         if (s && stands) stage_times(row, &s->rank[rank]);
-        const size_t on_disk = p->pl->slot_used[i] + p->pl->slot_grads[i];
-        if (p->pl->slots[rank].n) json_object_set_new(row, "disk_bytes", json_integer((json_int_t)on_disk));
+        const size_t outside = p->pl->slot_used[i] + p->pl->slot_grads[i];
+        const uint64_t in_host = p->pl->host_bytes[rank];
+        if (p->pl->slots[rank].n)
+            json_object_set_new(row, in_host ? "outside_bytes" : "disk_bytes", json_integer((json_int_t)outside));
+        if (stands && in_host) json_object_set_new(row, "host_bytes", json_integer((json_int_t)in_host));
         if (s && stands && p->pl->slots[rank].n)
             json_object_set_new(row, "read_bytes", json_integer((json_int_t)s->rank[rank].fetched));
         if (s && stands && (p->pl->slots[rank].n || p->pl->state_file[rank].n))
             json_object_set_new(row, account_name[ACC_FETCH], json_real(s->rank[rank].part[ACC_FETCH] * 1e-9));
         if (stands && p->pl->state_file[rank].n)
-            json_object_set_new(row, "optimizer_disk_bytes", json_integer((json_int_t)p->pl->state_file[rank].all));
+            json_object_set_new(row, in_host ? "optimizer_outside_bytes" : "optimizer_disk_bytes",
+                                json_integer((json_int_t)p->pl->state_file[rank].all));
         json_array_append_new(stages, row);
     }
     json_t *rows = json_array();

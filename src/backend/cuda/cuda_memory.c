@@ -138,7 +138,8 @@ int cuda_move(struct be *b, int mover, void *fence, void *dst, const void *src, 
 {
     const char what[] = "moving weights between host and device";
     const cudaStream_t stream = b->mover[mover];
-    bool bad = cuda_check(e, what, cudaSetDevice(b->unit)) || cuda_check(e, what, cudaStreamWaitEvent(stream, fence, 0)) ||
+    bool bad = cuda_check(e, what, cudaSetDevice(b->unit)) ||
+               cuda_check(e, what, cudaStreamWaitEvent(stream, fence, 0)) ||
                cuda_check(e, what, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream)) ||
                cuda_check(e, what, cudaStreamSynchronize(stream));
     return bad ? -1 : 0;

@@ -13,16 +13,14 @@ struct cuda_product {
     bool bias;
 };
 
-static const void *weights_of(const struct be *b, const struct be_call *c)
-{
-    return product_type(b) == DNN_BF16 ? c->packed : c->param[0];
-}
+/* In bfloat16 a second form of the weights, if there is one. */
+static const void *weights_of(const struct be_call *c) { return c->packed ? c->packed : c->param[0]; }
 
 static int product_forward(struct be *b, struct cuda_product *p, const struct be_call *c, struct err *e)
 {
     bool fused = p->k.node->op->category == OP_MATRIX;
     const float *bias = p->bias ? c->param[1] : NULL;
-    const struct dnn_operands o = {c->in[0], weights_of(b, c), c->out, c->work, fused ? bias : NULL};
+    const struct dnn_operands o = {c->in[0], weights_of(c), c->out, c->work, fused ? bias : NULL};
     if (dnn_run(b->dnn, p->plan[0], &o, e)) return -1;
     if (!bias || fused) return 0;
     return cuda_check(e, "bias", k_bias(b->stream, &p->out, bias, c->out));
@@ -33,7 +31,7 @@ static int data_back(struct be *b, struct cuda_product *p, const struct be_call 
     struct dnn_plan *plan = p->plan[c->gin_acc & 1];
     if (!c->gin[0]) return 0;
     if (!plan) return err_set(e, E_INTERNAL, "%s: added to the gradient of an input with one reader", p->k.node->name);
-    return dnn_run(b->dnn, plan, &(struct dnn_operands){c->gout, weights_of(b, c), c->gin[0], c->work, NULL}, e);
+    return dnn_run(b->dnn, plan, &(struct dnn_operands){c->gout, weights_of(c), c->gin[0], c->work, NULL}, e);
 }
 
 /* The gradient of padded weights goes to workspace, before the library's part. The padding's gradient stays there. */

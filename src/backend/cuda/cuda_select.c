@@ -1,5 +1,6 @@
 /* What the cuda backend selects: channels last for tensors with spatial dimensions, and workspace for its libraries.
  * Needs no GPU. */
+#include <string.h>
 #include "backend/rules.h"
 
 #define CUDA_KERNEL(x) extern const struct kernel_row cuda_rows_##x[];
@@ -33,6 +34,24 @@ static int padded(const struct selection *s, int tensor)
     return t->n_readers > 0 ? PADDED : 0;
 }
 
+/* Does a product, and nothing else, read a weight in bfloat16 as it is stored? Such a weight needs no second form. */
+static bool narrow(const struct selection *s, int param)
+{
+    const struct graph *g = s->g;
+    const struct param *p = &g->param[param];
+    for (int i = 0; i < p->n_uses; i++) {
+        const struct node *n = &g->node[p->use_node[i]];
+        const bool product = op_is_product(n->op) || strcmp(n->op->name, "token_loss") == 0;
+        if (!product || n->param[0] != param || s->tensor[n->in[0]].block > 1) return false;
+    }
+    return s->dev.precision == BFLOAT16;
+}
+
+static bool is_narrow(const struct selection *s, const struct group *k)
+{
+    return k->n_param && s->param[k->param[0]].type == BF16;
+}
+
 /* Elements of a product's weights or their gradient, as stored. */
 static size_t weight_count(const struct selection *s, const struct group *k)
 {
@@ -51,7 +70,7 @@ static void other_sizes(const struct selection *s, struct group *k, size_t own)
     if (r && r->library) k->library_bytes = PRODUCT_WORK;
     own = size_align64(own) + k->library_bytes;
     k->workspace_bytes[0] = own > WORK ? own : (size_t)WORK;
-    if (r && r->library && s->dev.precision == BFLOAT16)
+    if (r && r->library && s->dev.precision == BFLOAT16 && !is_narrow(s, k))
         k->packed_bytes = size_align64((size_t)shape_count(&s->g->param[k->param[0]].shape) * 2);
 }
 
@@ -67,11 +86,12 @@ static void sizes(const struct selection *s, struct group *k, size_t own)
     k->library_bytes = (size_t)PRODUCT_WORK + size_align64(graph_param_bytes(s->g, k->param[0]));
     k->workspace_bytes[0] = k->library_bytes + beside + 64 + (bias ? 8 * (size_t)s->g->tensor[k->out].shape.d[0] : 0);
     k->workspace_bytes[1] = bias;
-    if (s->dev.precision == BFLOAT16) k->packed_bytes = size_align64(weights * 2);
+    if (s->dev.precision == BFLOAT16 && !is_narrow(s, k)) k->packed_bytes = size_align64(weights * 2);
 }
 
 const struct select_rules cuda_rules = {
-    .hardware = "gpu", .rows = rows, .layout = layout_of, .padded = padded, .sizes = sizes};
+    .hardware = "gpu", .rows = rows, .layout = layout_of, .padded = padded, .frozen = TAKES(BF16), .narrow = narrow,
+    .sizes = sizes};
 
 /* A current GPU: speeds that are reached, not those of data sheets. Its activations fit no cache anyway. */
 const struct device_speed cuda_speed = {

@@ -335,7 +335,7 @@ static int loss_rows(struct be *b, struct cuda_token_loss *k, const struct be_ca
     void *dz = (char *)c->work + w.dz, *library = (char *)c->work + w.library;
     const size_t at = (size_t)(from * k->t.width) * dtype_bytes(b->s->tensor[n->in[0]].type);
     const char *x = (const char *)c->in[0] + at;
-    const void *weights = narrow ? c->packed : c->param[0];
+    const void *weights = c->packed ? c->packed : c->param[0];
     const struct k_tokens t = {
         narrow ? K_BF16 : K_F32, (int)k->t.classes, k->line,
         (const char *)c->in[1] + (size_t)from * (wide ? sizeof(int64_t) : sizeof(int32_t)), wide, k->t.ignore,

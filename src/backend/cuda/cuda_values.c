@@ -15,25 +15,39 @@ static void filter_turn(float *to, const float *from, const struct shape *s, boo
             }
 }
 
+/* Both take host memory for storage, too: it has the device's form. */
 int cuda_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
 {
-    if (b->s->param[param].layout != LAYOUT_LAST)
-        return cuda_copy(b, storage, plain, graph_param_bytes(b->g, param), e);
-    float *turned = mem_alloc(graph_param_bytes(b->g, param));
-    filter_turn(turned, plain, &b->g->param[param].shape, true);
-    int bad = cuda_copy(b, storage, turned, graph_param_bytes(b->g, param), e);
+    const struct format *f = &b->s->param[param];
+    const struct shape *shape = &b->g->param[param].shape;
+    float *turned = NULL, *narrow = NULL;
+    int64_t large = -1;
+    if (f->layout == LAYOUT_LAST) filter_turn(turned = mem_alloc(graph_param_bytes(b->g, param)), plain, shape, true);
+    const void *x = turned ? turned : plain;
+    if (f->type == BF16) {
+        large = format_narrow(f, shape, x, narrow = mem_alloc(format_bytes(f, shape)));
+        x = narrow;
+    }
+    const int bad = large >= 0 ? err_set(e, E_DATA, "%s: a value is too large for bf16 (train.frozen_type)",
+                                         b->g->param[param].name)
+                               : cuda_copy(b, storage, x, format_bytes(f, shape), e);
     free(turned);
+    free(narrow);
     return bad;
 }
 
 int cuda_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
 {
-    size_t bytes = graph_param_bytes(b->g, param);
-    if (b->s->param[param].layout != LAYOUT_LAST) return cuda_copy(b, plain, storage, bytes, e);
-    float *last = mem_alloc(bytes);
-    int bad = cuda_copy(b, last, storage, bytes, e);
-    if (!bad) filter_turn(plain, last, &b->g->param[param].shape, false);
-    free(last);
+    const struct format *f = &b->s->param[param];
+    const struct shape *shape = &b->g->param[param].shape;
+    const bool last = f->layout == LAYOUT_LAST, narrow = f->type == BF16;
+    float *turned = last ? mem_alloc(graph_param_bytes(b->g, param)) : plain;
+    void *stored = narrow ? mem_alloc(format_bytes(f, shape)) : turned;
+    const int bad = cuda_copy(b, stored, storage, format_bytes(f, shape), e);
+    if (!bad && narrow) format_widen(f, shape, stored, turned);
+    if (!bad && last) filter_turn(plain, turned, shape, false);
+    if (narrow) free(stored);
+    if (last) free(turned);
     return bad;
 }
 
