@@ -4,7 +4,8 @@
 terminal.py [--columns N] [--background] [--when TEXT --then SHELL] COMMAND...: runs the command at a pseudo terminal,
 as a shell would (or as a job in the background), and prints the screen as it is at the end, scrolled lines first;
 before it, each different form that a line took while it was the last one, behind "> ". A line that was longer than
-the terminal has "WRAPPED " before it. 1.5 seconds after the command has written TEXT, the line SHELL is run. Exit status: the command's.
+the terminal has "WRAPPED " before it. 1.5 seconds after the command has written TEXT, the line SHELL is run. Exit
+status: the command's.
 """
 import argparse, codecs, fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios, time
 
