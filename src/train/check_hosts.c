@@ -1,9 +1,11 @@
 /* --check-hosts: rates of all ranks as a table, and what is below four fifths of the median. */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "exec/costs.h"
 #include "train/profile.h"
 
+enum { NAME_WIDE = 25 };
 struct rank_host { char name[64]; };
 
 static int rates_compare(const void *a, const void *b)
@@ -33,9 +35,13 @@ static void slow_find(const struct rated *d, const struct rank_host *host, int n
     free(sorted);
 }
 
+/* A row has 80 columns at most. A name that is longer loses its middle: domains begin alike, and so do pods. */
 static void table_row(const struct rates *k, const struct rank_host *host, int r, int n, struct text *out)
 {
-    text_add(out, "%4d  %-20s", r, host[r].name);
+    const char *name = host[r].name;
+    const size_t long_by = strlen(name) > NAME_WIDE ? strlen(name) - NAME_WIDE : 0;
+    if (long_by) text_add(out, "%4d  %.12s..%s", r, name, name + 14 + long_by);
+    else text_add(out, "%4d  %-*s", r, NAME_WIDE, name);
     if (k->flops > 0) text_add(out, " %13.1f", k->flops / 1e9);
     else text_add(out, " %13s", "-");
     text_add(out, " %10.2f", k->memory / 1e9);
@@ -49,7 +55,8 @@ static void table_add(const struct setup *b, const struct rates *all, const stru
     const int n = b->world->size;
     double *x = mem_alloc(3 * (size_t)n * sizeof *x);
     bool *kind = mem_alloc(2 * (size_t)n * sizeof *kind), *between = kind + n;
-    text_add(out, "rank  %-20s %13s %10s %12s %10s\n", "host", "GFLOP/s", "copy GB/s", "latency us", "link GB/s");
+    text_add(out, "rank  %-*s %13s %10s %12s %10s\n", NAME_WIDE, "host", "GFLOP/s", "copy GB/s", "latency us",
+             "link GB/s");
     for (int r = 0; r < n; r++) {
         table_row(&all[r], host, r, n, out);
         x[r] = all[r].flops;
