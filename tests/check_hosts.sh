@@ -17,7 +17,7 @@ check "three ranks have two links" test "$(rows 1) $(rows 0)" = "2 1"
 name=ip-10-0-0-1.eu-central-1.compute.internal
 if unshare -ru true 2>/dev/null; then
     unshare -ru sh -c 'hostname "$0" && exec "$@"' "$name" "$mpstaged" --transport local -c toy.conf --stages 3 \
-        --check-hosts=0.1 >"$aside/out" 2>"$aside/err" </dev/null || why
+        --check-hosts=0.1 >"$aside/out" 2>"$aside/err" </dev/null || true
     check "a long name of a host loses its middle" \
         test "$(grep -c '^   [0-2]  ip-10-0-0-1\.\.\.te\.internal ' "$aside/out")" -eq 3
     check "and rows have 80 columns at most" test "$(rows 1) $(rows 0) $(longest <"$aside/out")" = "2 1 80"

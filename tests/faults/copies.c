@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void *memcpy(void *restrict to, const void *restrict from, size_t n)
+void *memcpy(void *to, const void *from, size_t n)
 {
-    memmove(to, from, n);
+    memmove(to, from, n);                                  /* with restrict, GCC would make memcpy of it */
     if (n <= (size_t)16 << 20) return to;
     const char *rank = getenv("OMPI_COMM_WORLD_RANK") ?: getenv("PMI_RANK"), *only = getenv("MPSTAGED_FLIP_RANK");
     if (!only || (rank && !strcmp(rank, only))) ((unsigned char *)to)[n / 2] ^= 1;
