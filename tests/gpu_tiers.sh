@@ -100,6 +100,14 @@ want=$(hash_of full-fp32)
 less=$(limit $(($(peak full.conf) - 6000000)))
 same "trained weights and gradients, too" 1 -c full.conf $less $host
 same "in both" 1 -c full.conf $less $both=3000000
+# Norms of gradients that leave the GPU are made before.
+clips='-o train.clip_norm=0.5 -o run.verify_every=1'
+trains clipped 1 -c full.conf $clips
+want=$hash
+norms() { grep -o '"grad_\(norm\|hash\)":[^,]*' "$1/metrics.jsonl"; }
+same "clipped" 1 -c full.conf $less $host $clips
+equal "their norms and hashes" "$(norms same)" "$(norms clipped)"
+same "clipped, kernels one by one" 1 -c full.conf $less $host $clips -o run.graphs=no
 check "its checkpoint has them" [ "$(ls same/weights.safetensors 2>/dev/null)" ]
 
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
@@ -113,9 +121,15 @@ wrong() {
     check "$wrong_text: $status" [ "$code/$(our_lines)/$(grep -c "^mpstaged: .*$words" "$aside/err")" = "$status/1/1" ]
     [ "$code/$(our_lines)" = "$status/1" ] || why
 }
-wrong "too little of the host's memory" 78 "pipeline.host_memory=400000: rank 0 keeps .* more" $less \
+wrong "too little of the host's memory" 78 "pipeline.host_memory=400000: .* lie outside the GPUs, .* more" $less \
     -o pipeline.host_memory=400000
-wrong "without either" 78 "it would fit with pipeline.host_memory = " $less
+wrong "without either" 78 "it would fit with pipeline.host_memory = 3MiB" $less
+job 1 -c lora.conf --run-dir fits $less -o pipeline.host_memory=3MiB
+check "and so it fits" [ "$code" -eq 0 ]
+"$mpstaged" -c lora.conf --plan $less -o pipeline.host_memory=1MiB -o pipeline.offload_optimizer=yes \
+    -o pipeline.disk=disk >"$aside/out" 2>"$aside/err"
+both_lie=$(tr -s " \n" " " <"$aside/out" | grep -o "of the host.s memory, and on disk" | wc -l)
+equal "state and weights, planned" "$both_lie" 2
 DOUBLE_PINNED=10000000; export DOUBLE_PINNED
 wrong "no pinned memory" 69 "pipeline.host_memory: GPU 0: no 2.60 MiB of pinned host memory" $less $host
 unset DOUBLE_PINNED

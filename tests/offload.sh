@@ -23,7 +23,7 @@ END
 on='-o pipeline.disk=disk -o pipeline.offload_optimizer=yes'
 # peak OPTIONS...: bytes of the first rank by plan; on_disk: of optimizer state on disk
 peak() { "$mpstaged" -c lm.conf --plan --json "$@" | sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' | head -n 1; }
-on_disk() { "$mpstaged" -c lm.conf --plan --json "$@" | sed -n 's/.*"optimizer_disk_bytes": \([0-9]*\).*/\1/p'; }
+on_disk() { "$mpstaged" -c lm.conf --plan --json "$@" | sed -n 's/.*"optimizer_outside_bytes": \([0-9]*\).*/\1/p'; }
 
 # ---- the same bits ---------------------------------------------------------------------------------------------------
 # same TEXT RANKS OPTIONS...: weights as those of $want

@@ -36,7 +36,7 @@ done
 # peak_of FILE OPTIONS..., peak OPTIONS...: bytes of the first rank by plan; on_disk: of weights on disk
 peak_of() { "$mpstaged" --plan --json -c "$@" | sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' | head -n 1; }
 peak() { peak_of lm.conf "$@"; }
-on_disk() { "$mpstaged" -c lm.conf --plan --json "$@" | sed -n 's/.*"disk_bytes": \([0-9]*\).*/\1/p' |
+on_disk() { "$mpstaged" -c lm.conf --plan --json "$@" | sed -n 's/.*"outside_bytes": \([0-9]*\).*/\1/p' |
     awk '{ n += $1 } END { print n + 0 }'; }
 tiers() { echo "-o pipeline.disk=disk -o pipeline.max_memory=$1"; }
 losses() { sed -n 's/.*"event":"step".*"loss_bits":"\([^"]*\)".*/\1/p' "$1/metrics.jsonl" | tr '\n' ' '; }

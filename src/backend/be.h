@@ -187,11 +187,13 @@ struct be_ops {
     /* ---- memory of the host beside the device: NULL without a stream ---- */
     /* Set-up. Host memory that move reaches fastest, until close. */
     void *(*pinned)(struct be *b, size_t bytes, struct err *e);
-    /* The fence is where the stream is now; it is made if *fence is NULL, and lives until close. */
+    /* The fence is where the stream is now; it is made (set-up) if *fence is NULL, and lives until close. passed, on
+     * any thread: waits until the stream has passed it. */
     int (*fence)(struct be *b, void **fence, struct err *e);
-    /* Copies between device memory and pinned memory, after the stream has passed the fence; done on return. On any
-     * thread, but one at a time with the same mover, a number below BE_MOVERS. */
-    int (*move)(struct be *b, int mover, void *fence, void *dst, const void *src, size_t bytes, struct err *e);
+    int (*passed)(struct be *b, void *fence, struct err *e);
+    /* Copies between device memory and pinned memory; done on return. On any thread, but one at a time with the same
+     * mover, a number below BE_MOVERS. */
+    int (*move)(struct be *b, int mover, void *dst, const void *src, size_t bytes, struct err *e);
 
     /* ---- recording: NULL without a stream ---- */
     /* Calls between capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs live

@@ -50,6 +50,7 @@ static int norms_early(struct exec *s, const struct kop *k, struct err *e)
     for (int i = 0; i < g->n_param; i++) {
         int p = g->param[i];
         if (!(of >> i & 1) || s->g->param[p].n_uses != 1) continue;
+        if (s->ops->stream && !exec_norm_leaves(s, p)) continue;
         if (exec_norm(s, p, e)) return -1;
         s->has_norm[p] = true;
     }
@@ -58,14 +59,14 @@ static int norms_early(struct exec *s, const struct kop *k, struct err *e)
 }
 
 /* One call of the program; then it drives the transport and receives messages. On a stream early norms would only be
- * more launches. */
+ * more launches, except of gradients that leave the device. */
 static int call_run(struct exec *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
 {
     if (exec_aborted(s, e) || meter_call_begin(s, k, a, e) || kop_run(s, b, k, a, e)) return -1;
     meter_call_end(s, k, a);
     beat_moves(s);
     bool last = a->mb == b->p->n_mb - 1 && b->p->n_levels == 1 && b->p->pl->mesh.size[AXIS_DP] == 1;
-    if (!s->ops->stream && last && norms_early(s, k, e)) return -1;
+    if (last && norms_early(s, k, e)) return -1;
     /* also with nothing posted: here the rank receives another rank's failure */
     if (exec_progress(s, e)) return -1;
     if (meter_messages(s)) posts_poll(s);

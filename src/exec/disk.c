@@ -70,8 +70,8 @@ static int bytes_read(const struct disk *d, const struct file_piece *p, struct e
     size_t done = host_part(d, p, &host);
     if (done) memcpy(p->to, host, done);
     while (done < p->bytes) {
-        const uint64_t at = p->at + done;
-        const ssize_t got = pread(x->fd, p->to + done, p->bytes - done, (off_t)(at - file_from(d, p)));
+        const uint64_t at = p->at + done - file_from(d, p);
+        const ssize_t got = pread(x->fd, p->to + done, p->bytes - done, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return err_set(e, E_IO, "%s: offset %llu: cannot read: %m", x->path, (unsigned long long)at);
         if (!got) return err_set(e, E_DATA, "%s: offset %llu: the file ends here", x->path, (unsigned long long)at);
@@ -87,8 +87,8 @@ static int bytes_write(const struct disk *d, const struct file_piece *p, struct 
     size_t done = host_part(d, p, &host);
     if (done) memcpy(host, p->to, done);
     while (done < p->bytes) {
-        const uint64_t at = p->at + done;
-        const ssize_t put = pwrite(d->file.fd, p->to + done, p->bytes - done, (off_t)(at - file_from(d, p)));
+        const uint64_t at = p->at + done - file_from(d, p);
+        const ssize_t put = pwrite(d->file.fd, p->to + done, p->bytes - done, (off_t)at);
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0)
             return err_set(e, E_IO, "pipeline.disk: %s: offset %llu: cannot write: %s", d->place.path,
@@ -108,8 +108,7 @@ static int part_move(const struct mover *m, const struct transfer *x, const stru
     const bool in_host = host_part(s->disk, part, &host);
     if (!in_host) there.to = host = m->passing;
     if (!x->writes && !in_host && bytes_read(s->disk, &there, e)) return -1;
-    if (s->ops->move(s->be, m->number, x->fence, x->writes ? host : part->to, x->writes ? part->to : host, part->bytes,
-                     e))
+    if (s->ops->move(s->be, m->number, x->writes ? host : part->to, x->writes ? part->to : host, part->bytes, e))
         return -1;
     return x->writes && !in_host ? bytes_write(s->disk, &there, e) : 0;
 }
@@ -135,9 +134,12 @@ static void part_work(const struct mover *m, struct transfer *x, const struct fi
 {
     struct disk *d = m->s->disk;
     struct err e = {0};
+    pthread_mutex_unlock(&d->lock);
+    int bad = m->passing ? m->s->ops->passed(m->s->be, x->fence, &e) : 0;
+    pthread_mutex_lock(&d->lock);
     if (!d->busy++) d->began_ns = clock_ns();
     pthread_mutex_unlock(&d->lock);
-    const int bad = part_move(m, x, part, &e);
+    if (!bad) bad = part_move(m, x, part, &e);
     pthread_mutex_lock(&d->lock);
     if (!--d->busy) d->busy_ns += clock_ns() - d->began_ns;
     if (bad && !d->e.code) d->e = e;
@@ -269,23 +271,19 @@ int disk_source(struct exec *s, const char *path, struct err *e)
 }
 
 int disk_read(const struct exec *s, const struct file_piece *p, struct err *e) { return bytes_read(s->disk, p, e); }
-
-int disk_write(const struct exec *s, const struct file_piece *p, struct err *e)
-{
-    if (!s->ops->move) return bytes_write(s->disk, p, e);
-    struct file_piece there = *p;
-    there.to = mem_alloc(p->bytes);
-    const int bad = s->ops->copy(s->be, there.to, p->to, p->bytes, e) || bytes_write(s->disk, &there, e);
-    free(there.to);
-    return bad ? -1 : 0;
-}
+int disk_write(const struct exec *s, const struct file_piece *p, struct err *e) { return bytes_write(s->disk, p, e); }
 
 /* ---- transfers --------------------------------------------------------------------------------------------------- */
+
+int disk_prepare(struct exec *s, struct transfer *x, struct err *e)
+{
+    return s->ops->fence && x->bytes ? s->ops->fence(s->be, &x->fence, e) : 0;
+}
 
 int disk_ask(struct exec *s, struct transfer *x, struct err *e)
 {
     struct disk *d = s->disk;
-    if (s->ops->fence && s->ops->fence(s->be, &x->fence, e)) return -1;
+    if (disk_prepare(s, x, e)) return -1;                 /* the fence moves */
     pthread_mutex_lock(&d->lock);
     x->next = 0;
     x->done = 0;

@@ -30,13 +30,16 @@ int disk_reserve(struct exec *s, struct err *e);
 /* The source that is this file. No transfer may run. 66. */
 int disk_source(struct exec *s, const char *path, struct err *e);
 
+/* Set-up of one that will be asked for. 69. */
+int disk_prepare(struct exec *s, struct transfer *x, struct err *e);
 /* Begins it, after all that the stream has to do now; a transfer that still runs may not begin again. 69. */
 int disk_ask(struct exec *s, struct transfer *x, struct err *e);
 /* Until it is over, or another one has failed. Meanwhile the transport continues, because other ranks may need it.
  * 65: a file ends early, or has changed; 74. */
 int disk_wait(struct exec *s, const struct transfer *x, struct err *e);
 void disk_report(struct exec *s, struct report *r);        /* fills fetch_bytes and fetch_ns */
-/* At once, while no transfer of these bytes runs. 65, 74. read: on any thread, to memory of the host. */
+/* At once, while no transfer of these bytes runs. 65, 74. The other end is memory of the host. read: on any
+ * thread. */
 int disk_read(const struct exec *s, const struct file_piece *p, struct err *e);
 int disk_write(const struct exec *s, const struct file_piece *p, struct err *e);
 

@@ -260,6 +260,7 @@ int exec_weights_list(struct exec *s, struct err *e);
 int exec_state_init(struct exec *s, struct err *e);                                             /* state.c */
 bool exec_norms_it(const struct exec *s, int param);     /* does this rank compute the norm of its gradient? */
 int exec_norm(struct exec *s, int param, struct err *e); /* if so, enqueues it */
+bool exec_norm_leaves(const struct exec *s, int param);  /* does its gradient leave the device before the update? */
 act_fn exec_sum;                                         /* the additions of ACT_A and ACT_G */
 act_fn exec_norms;                                       /* all norms that the step does not have yet */
 /* finite.c: with all ranks, after exec_norms; fills s->norm, s->outcome and the report's scores */

@@ -50,7 +50,10 @@ int fetch_open(struct exec *s, struct err *e)
     if (disk_open(s, e)) return -1;
     s->fetch = mem_alloc(sizeof *s->fetch);
     stages_list(s, s->fetch);
-    return 0;
+    int bad = 0;
+    for (int i = 0; i < s->q.pl->n_stages && !bad; i++)
+        bad = disk_prepare(s, &s->fetch->stage[i], e) || disk_prepare(s, &s->fetch->grads[i], e);
+    return bad;
 }
 
 void fetch_close(struct exec *s)
@@ -154,14 +157,15 @@ int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e)
     return 0;
 }
 
-int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e)
+int fetch_row_write(struct exec *s, const struct state_row *r, const void *stored, struct err *e)
 {
     struct file_piece *p = piece_of(s, r);
-    if (p->source != DISK_OWN) {                          /* it gets a place in the rank's own file after all */
+    if (p->source != DISK_OWN) {                          /* it gets a place in the rank's own store after all */
         s->fetch->stage[stage_of_row(s, r)].bytes += r->bytes - p->bytes;
         *p = (struct file_piece){DISK_OWN, disk_take(s, r->bytes), r->bytes, p->to};
     }
-    return (!disk_in_host(s, p) && disk_own(s, e)) || disk_write(s, p, e) ? -1 : 0;
+    const struct file_piece from = {DISK_OWN, p->at, p->bytes, (char *)(uintptr_t)stored};
+    return (!disk_in_host(s, p) && disk_own(s, e)) || disk_write(s, &from, e) ? -1 : 0;
 }
 
 /* 1: taken; 0: the row's form in memory is not the file's, or it has a place in the host's memory. */

@@ -15,11 +15,11 @@ int fetch_wait(struct exec *s, struct bound *b, const struct act *a, struct err 
 /* Before an update: until all weights and gradients have come and gone. What it changes will be read again. */
 int fetch_rest(struct exec *s, struct err *e);
 /* For a frozen parameter's row. read, in any thread: its values as they are stored, to memory outside its slot, which
- * a step may be using. The others between steps. begin: the caller may overwrite its place; write: these values become
- * the row's, in the rank's own file (73, 74). from: exec_state_from. */
+ * a step may be using. The others between steps. begin: the caller may overwrite its place; write: these values, in
+ * memory of the host, become the row's, in the rank's own store (73, 74). from: exec_state_from. */
 int fetch_row_read(struct exec *s, const struct state_row *r, void *to, struct err *e);
 int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e);
-int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e);
+int fetch_row_write(struct exec *s, const struct state_row *r, const void *stored, struct err *e);
 int fetch_row_from(struct exec *s, const struct state_row *r, const struct exec_source *from, struct err *e);
 
 /* After exec_weights_list. Makes the file, with zeros, and reserves its space: 73, 74. Does nothing on a rank without

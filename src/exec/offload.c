@@ -66,6 +66,10 @@ int offload_open(struct exec *s, struct err *e)
     }
     o->part = mem_alloc(parts_most(s, o) * sizeof *o->part);
     places_list(s, o);
+    for (int i = 0; i < o->file->n; i++) {
+        o->place[i].io.bytes = o->file->bytes;
+        if (disk_prepare(s, &o->place[i].io, e)) return -1;
+    }
     o->at = disk_take(s, o->file->all);
     weights_take(s, o);
     return disk_reserve(s, e);
@@ -185,7 +189,9 @@ int offload_update(struct exec *s, struct err *e)
             if (i + 1 >= places && disk_wait(s, &o->place[(i + 1) % places].io, e)) return -1;
             if (chunk_ask(s, i + 1, false, e)) return -1;
         }
-        if (disk_wait(s, &o->place[i % places].io, e) || chunk_update(s, i, e) || chunk_ask(s, i, true, e)) return -1;
+        if (disk_wait(s, &o->place[i % places].io, e) || meter_to(s, ACC_OPTIMIZER, e) || chunk_update(s, i, e) ||
+            chunk_ask(s, i, true, e))
+            return -1;
     }
     for (int i = 0; i < places; i++) if (disk_wait(s, &o->place[i].io, e)) return -1;
     return 0;

@@ -50,27 +50,26 @@ static int offloaded_get(struct exec *s, const struct state_row *r, bool grad, v
     return bad ? -1 : 0;
 }
 
-static int offloaded_set(struct exec *s, const struct state_row *r, const void *values, struct err *e)
-{
-    if (r->kind == STATE_WEIGHT && fetch_row_begin(s, r, e)) return -1;
-    void *stored = mem_alloc(r->bytes);
-    const int bad = s->ops->param_import(s->be, r->param, stored, values, e) || offload_set(s, r, stored, e);
-    free(stored);
-    return bad ? -1 : 0;
-}
-
 static bool is_offloaded(const struct state_row *r)
 {
     return r->home == HOME_FILE && (r->kind == STATE_OPTIMIZER || r->trained);
 }
 
+/* Through memory of the host: the slot of a frozen weight, if that is such memory. */
+static int outside_set(struct exec *s, const struct state_row *r, const void *values, struct err *e)
+{
+    if (r->kind == STATE_WEIGHT && fetch_row_begin(s, r, e)) return -1;
+    void *own = is_offloaded(r) || s->ops->stream ? mem_alloc(r->bytes) : NULL, *stored = own ? own : state_at(s, r);
+    const int bad = s->ops->param_import(s->be, r->param, stored, values, e) ||
+                    (is_offloaded(r) ? offload_set(s, r, stored, e) : fetch_row_write(s, r, stored, e));
+    free(own);
+    return bad ? -1 : 0;
+}
+
 static int values_set(struct exec *s, const struct state_row *r, const void *values, struct err *e)
 {
-    if (is_offloaded(r)) return offloaded_set(s, r, values, e);
-    const bool file = r->home == HOME_FILE;
-    if (file && fetch_row_begin(s, r, e)) return -1;
-    if (s->ops->param_import(s->be, r->param, state_at(s, r), values, e)) return -1;
-    return file ? fetch_row_write(s, r, e) : 0;
+    if (r->home == HOME_FILE) return outside_set(s, r, values, e);
+    return s->ops->param_import(s->be, r->param, state_at(s, r), values, e);
 }
 
 int exec_state_begin(struct exec *s, int row, struct err *e)
@@ -341,10 +340,14 @@ int exec_norm(struct exec *s, int param, struct err *e)
                          e);
 }
 
+bool exec_norm_leaves(const struct exec *s, int param) { return is_offloaded(&s->q.pl->state[param]); }
+
+/* Replays of programs, which have made the norms of gradients that leave, do not set has_norm. */
 int exec_norms(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     if (uses_add(s, e)) return -1;
-    for (int i = 0; i < s->g->n_params; i++) if (!s->has_norm[i] && exec_norm(s, i, e)) return -1;
+    for (int i = 0; i < s->g->n_params; i++)
+        if (!s->has_norm[i] && !(s->ops->stream && exec_norm_leaves(s, i)) && exec_norm(s, i, e)) return -1;
     return 0;
 }
 

@@ -24,10 +24,11 @@ struct stream {
     double weight_share;                                 /* of gradients: time of weights' by time of both */
 };
 
-/* One event for the step, one for every change within an action, three around each action. */
+/* One event for the step, one for every change within an action, three around each action, two for each chunk of state
+ * that an update takes. */
 static int marks_of(const struct plan *p, int rank)
 {
-    int n = 2;
+    int n = 2 + 2 * (p->pl->state_file[rank].n_chunks + 1);
     for (int i = 0; i < p->row_n[rank]; i++) n += act_calls(p, &p->row[rank][i]) + 3;
     return n;
 }

@@ -35,6 +35,7 @@ static int thawed_plan(const struct job *j, struct conf *c, struct job *out, str
     c->lora.init_from = NULL;
     c->model.load_in_8bit = WHEN_NO;
     c->pipeline.host_memory.n = 0;
+    c->pipeline.offload_optimizer = WHEN_NO;
     if (j->map) c->pipeline.no_split.n = 0;             /* modules of the map need not be in the graph */
     c->pipeline.disk = c->pipeline.profile = NULL;       /* a profile is of the graph with frozen weights */
     *out = (struct job){.conf = c, .be = j->be, .dev = j->dev, .count = {j->count[0], j->count[1]},

@@ -251,12 +251,10 @@ struct placement *job_place(const struct job *j, const int *first_group, struct 
 static int cost_read(struct job *j, struct err *e)
 {
     enum { MAX_PROFILE = 1 << 26 };
-    static const double PCIE_NS_PER_BYTE = 0.04;          /* 16 lanes of PCIe 4.0 reach 25 GB/s */
     const char *file = j->conf->pipeline.profile;
     struct text t = {0};
     if (!file) {
         j->cost = cost_estimate(j->sel);
-        if (tiers_host(j) && !j->conf->pipeline.disk) j->cost->disk_ns_per_byte = PCIE_NS_PER_BYTE;
         return 0;
     }
     if (!text_read_file(&t, file, MAX_PROFILE, e)) j->cost = cost_parse(file, t.n ? t.s : "", t.n, j->sel, e);
@@ -540,7 +538,7 @@ static int reduce_check(const struct job *j, const struct conf *c, struct err *e
 int job_plan(struct job *j, int n_ranks, struct err *e)
 {
     bool bad = share_ranks(j, j->conf, &n_ranks, e) || reduce_check(j, j->conf, e) || job_plan_only(j, n_ranks, e);
-    return bad || job_map_count(j, e) || job_map_run_check(j, e) || limit_check(j, e) || tiers_check(j, e) ? -1 : 0;
+    return bad || job_map_count(j, e) || job_map_run_check(j, e) || limit_check(j, e) ? -1 : 0;
 }
 
 int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e)

@@ -101,7 +101,7 @@ static int frozen_find(struct job *j, struct err *e)
         return conf_error(j->conf, "train.frozen_type", e, "bf16 needs train.precision = \"bf16\" on the %s backend",
                           j->dev.backend);
     if (j->dev.rules->frozen >> j->dev.frozen & 1) return 0;
-    return conf_error(j->conf, "train.frozen_type", e, "the %s backend stores frozen weights in fp32", j->dev.backend);
+    return conf_error(j->conf, "train.frozen_type", e, "the %s backend does not take it", j->dev.backend);
 }
 
 int job_device(struct job *j, struct err *e)

@@ -6,6 +6,7 @@
 #include "job/device_map.h"
 #include "job/interim.h"
 #include "job/memory_limit.h"
+#include "job/tiers.h"
 #include "plan/part.h"
 #include "plan/sched.h"
 
@@ -142,7 +143,8 @@ uint64_t limit_missing(const struct job *j)
 bool limit_all(const struct job *j)
 {
     uint64_t need, limit;
-    return limit_worst_rank(j, &need, &limit, NULL) == -1 && !pool_unfit(j, &need);
+    struct err why = {0};
+    return limit_worst_rank(j, &need, &limit, NULL) == -1 && !pool_unfit(j, &need) && !tiers_check(j, &why);
 }
 
 int limit_variant(const struct job *j, const struct conf *c, int n_ranks, struct job *out, struct err *e)
@@ -250,14 +252,10 @@ static void try_host(const struct job *j, struct text *out)
     struct conf c = *j->conf;
     struct job v;
     struct err why = {0};
-    uint64_t bytes = 0;
-    char b[32];
     if (!j->be->stream || c.pipeline.host_memory.n || c.pipeline.disk || conf_by_rows(&c)) return;
     c.pipeline.host_memory = (struct conf_ints){1, {INT64_MAX}};
-    if (!limit_variant(j, &c, j->mesh.size[AXIS_PP], &v, &why) && limit_all(&v)) {
-        for (int r = 0; r < v.mesh.size[AXIS_PP]; r++) bytes += v.pl->outside_bytes[r];
-        text_add(out, "%spipeline.host_memory = %s", out->n ? ", or " : "", text_bytes(bytes, b));
-    }
+    if (!limit_variant(j, &c, j->mesh.size[AXIS_PP], &v, &why) && limit_all(&v))
+        found(out, "pipeline.host_memory = %dMiB", (int)((tiers_outside(&v) >> 20) + 1));
     limit_variant_free(&v);
 }
 
@@ -325,7 +323,7 @@ int limit_check(const struct job *j, struct err *e)
     uint64_t need = 0, limit = 0;
     int rank = limit_worst_rank(j, &need, &limit, e);
     if (rank >= 0 && j->supposes && j->map && j->map->bytes) rank = -1;   /* --plan adds a note */
-    if (rank == -1) return pool_unfit(j, &need) ? limit_pool_error(j, E_DEVICE, e) : 0;
+    if (rank == -1) return pool_unfit(j, &need) ? limit_pool_error(j, E_DEVICE, e) : tiers_check(j, e);
     if (rank < 0) return -1;
     struct text way = {0};
     char b[3][32];

@@ -18,20 +18,24 @@ static bool has_outside(const struct job *j)
 
 uint64_t tiers_host(const struct job *j)
 {
-    return has_host(j) ? (uint64_t)j->conf->pipeline.host_memory.v[0] / (uint64_t)j->mesh.size[AXIS_PP] : 0;
+    return has_host(j) ? (uint64_t)j->conf->pipeline.host_memory.v[0] : 0;
+}
+
+uint64_t tiers_outside(const struct job *j)
+{
+    uint64_t bytes = 0;
+    for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) bytes += j->pl->outside_bytes[r];
+    return bytes;
 }
 
 int tiers_check(const struct job *j, struct err *e)
 {
-    char b[3][32];
-    for (int r = 0; r < j->mesh.size[AXIS_PP] && !j->conf->pipeline.disk; r++) {
-        const uint64_t out = j->pl->outside_bytes[r], host = j->pl->host_bytes[r];
-        if (out > host)
-            return conf_error(j->conf, "pipeline.host_memory", e, "rank %d keeps %s outside its GPU, %s more than its "
-                              "part of this memory, %s; raise it or pipeline.max_memory, or set pipeline.disk", r,
-                              text_bytes(out, b[0]), text_bytes(out - host, b[1]), text_bytes(tiers_host(j), b[2]));
-    }
-    return 0;
+    const uint64_t outside = tiers_outside(j), host = tiers_host(j);
+    char b[2][32];
+    if (j->conf->pipeline.disk || outside <= host) return 0;
+    return conf_error(j->conf, "pipeline.host_memory", e, "%s lie outside the GPUs, %s more than this memory; raise it "
+                      "or pipeline.max_memory, or set pipeline.disk", text_bytes(outside, b[0]),
+                      text_bytes(outside - host, b[1]));
 }
 
 bool tiers_needed(const struct job *j)

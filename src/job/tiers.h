@@ -7,7 +7,8 @@
 enum { TIER_SLOTS = 2 };                                  /* one is read while the other is used */
 /* May weights lie outside, and does the plan exceed the memory of a rank or of its host? */
 bool tiers_needed(const struct job *j);
-uint64_t tiers_host(const struct job *j);                 /* a rank's part of pipeline.host_memory; 0 on CPUs */
+uint64_t tiers_host(const struct job *j);                 /* pipeline.host_memory; 0 on CPUs */
+uint64_t tiers_outside(const struct job *j);              /* bytes outside, of all ranks of a pipeline */
 /* After planning: 78 if the host's memory is too small for what lies outside, and there is no pipeline.disk. */
 int tiers_check(const struct job *j, struct err *e);
 /* What of that which is trained must lie in files, and may. 78 if it must, but may not. */

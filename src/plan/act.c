@@ -78,7 +78,7 @@ const struct act_info act_info[ACT_COUNT] = {
                 .after_come = BIT(CHAN_WEIGHT), .part = ACC_TRANSFER, .wait = ACC_WAIT_DOWN},
     [ACT_RU] = POST("RU", "post the receive of an updated tied weight", KIND_RECV, ACT_SU, CHAN_PARAM,
                     ACC_WAIT_UP, false),
-    [ACT_LW] = {"LW", "begin to load weights from disk", KIND_FETCH, .part = ACC_FETCH},
+    [ACT_LW] = {"LW", "begin to load weights from outside the device", KIND_FETCH, .part = ACC_FETCH},
     [ACT_EW] = {"EW", "give up the memory of weights", KIND_EVICT, .part = ACC_FETCH},
 };
 

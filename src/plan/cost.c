@@ -175,6 +175,7 @@ struct cost *cost_estimate(const struct selection *s)
     k->optimizer_ns_per_byte = 3.0 / v->far;
     k->load_ns = at_rate((double)inputs_bytes(s), v->load);
     k->disk_ns_per_byte = 1;                             /* a solid-state disk: 1 GB/s */
+    k->host_ns_per_byte = 0.04;                          /* 16 lanes of PCIe 4.0: 25 GB/s */
     for (int z = 0; z < k->n_sizes; z++)
         for (int i = 0; i < s->n_groups; i++) {
             const struct group *g = &s->group[i];

@@ -8,7 +8,8 @@ struct cost {
     char *origin;                                        /* "estimated", or the name of the profile */
     int n_groups, n_sizes, *size;                        /* micro-batch sizes that were measured, ascending */
     double *ns;                                          /* cost_cell: time of a whole micro-batch */
-    double disk_ns_per_byte;                             /* of weights that lie in a file; 0: not known */
+    double disk_ns_per_byte;                             /* of state that lies outside; 0: not known */
+    double host_ns_per_byte;                             /* of its part in the host's memory; 0: as all of it */
     double load_ns;                                      /* to load one sample, on the stage that reads it */
     double latency_ns, bytes_per_ns;                     /* of a transfer */
     double busy_ns_per_byte;                             /* that a rank's thread spends on what it sends or receives */

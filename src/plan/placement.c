@@ -193,15 +193,22 @@ int stage_map_make(struct arena *mem, int n_stages, int n_ranks, const int *rank
     return 0;
 }
 
+/* If the host's memory is too small, each rank has it in proportion to what it needs. */
 static void outside_count(struct placement *pl, uint64_t host)
 {
+    uint64_t all = 0;
     pl->outside_bytes = arena_alloc(pl->mem, (size_t)pl->map.n_ranks * sizeof *pl->outside_bytes);
     pl->host_bytes = arena_alloc(pl->mem, (size_t)pl->map.n_ranks * sizeof *pl->host_bytes);
     for (int s = 0; s < pl->n_stages; s++)
         pl->outside_bytes[pl->map.rank_of[s]] += pl->slot_used[s] + pl->slot_grads[s];
     for (int r = 0; r < pl->map.n_ranks; r++) {
         pl->outside_bytes[r] += pl->state_file[r].all;
-        pl->host_bytes[r] = pl->outside_bytes[r] < host ? pl->outside_bytes[r] : host;
+        all += pl->outside_bytes[r];
+    }
+    for (int r = 0; r < pl->map.n_ranks; r++) {
+        const double part = all > host ? (double)host / (double)all : 1;
+        pl->host_bytes[r] = (uint64_t)((double)pl->outside_bytes[r] * part) / 64 * 64;
+        if (all <= host) pl->host_bytes[r] = pl->outside_bytes[r];
     }
 }
 

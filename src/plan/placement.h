@@ -84,7 +84,7 @@ struct placement_request {
      * weight has several uses, or a copy that a kernel packed. Only with buffers.in_file, one group and one replica,
      * without averages. */
     const bool *in_file; int slots; bool trained_in_file;
-    uint64_t host;                                       /* the most host_bytes of a rank */
+    uint64_t host;                                       /* the most host_bytes of all ranks together */
 };
 /* A weight whose kernels keep no packed copy of it in memory. */
 bool placement_may_file(const struct selection *s, const struct state_row *r);

@@ -95,13 +95,20 @@ static double part_cost(const struct simulation *m, const struct act *a, int pha
     return sum / cost_speed(m->k, m->p->stage[a->stage].rank);
 }
 
+double sim_outside_ns(const struct cost *k, const struct placement *pl, int rank)
+{
+    const double out = (double)pl->outside_bytes[rank], host = out > 0 ? (double)pl->host_bytes[rank] / out : 0;
+    const double host_ns = k->host_ns_per_byte > 0 ? k->host_ns_per_byte : k->disk_ns_per_byte;
+    return host * host_ns + (1 - host) * k->disk_ns_per_byte;
+}
+
 /* The update waits for its first chunk to come and its last one to go; between, it takes as long as the longer of both.
  * Returns the time that it waits. What was asked for before comes first. */
 static double moves_wait(struct simulation *m, int rank, double update)
 {
     const struct state_file *f = &m->p->pl->state_file[rank];
     const uint64_t moved = 2 * f->all + 3 * f->beside;      /* weights come and go, gradients come */
-    const double ns = m->k->disk_ns_per_byte, all = (double)moved * ns, ends = 2 * (double)f->place * ns;
+    const double ns = sim_outside_ns(m->k, m->p->pl, rank), all = (double)moved * ns, ends = 2 * (double)f->place * ns;
     double busy = m->disk_free[rank] - m->now[rank];
     if (!f->n) return 0;
     if (busy < 0) busy = 0;
@@ -200,7 +207,7 @@ static void fetch(struct simulation *m, int rank, const struct act *a)
     const size_t bytes = grads + (fetches ? pl->slot_used[a->stage] : 0);
     double *free = &m->disk_free[rank];
     if (*free < m->now[rank]) *free = m->now[rank];
-    *free += m->k->disk_ns_per_byte * (double)bytes;
+    *free += sim_outside_ns(m->k, pl, rank) * (double)bytes;
     if (fetches) m->fetched[a->stage] = *free;
     m->s->rank[rank].fetched += bytes;
 }

@@ -21,6 +21,8 @@ struct sim {
 struct sim *plan_simulate(const struct plan *p, const struct cost *k, struct err *e);
 /* ns that no schedule of this cut can beat (part_bound.c) */
 double plan_bound(const struct plan *p, const struct cost *k);
+/* ns to move a byte of what lies outside the device of a rank */
+double sim_outside_ns(const struct cost *k, const struct placement *pl, int rank);
 void sim_free(struct sim *s);
 
 #endif

@@ -161,16 +161,19 @@ static void time_table(const struct plan *p, const struct sim *s, struct text *o
 }
 
 /* Where what lies outside the device of a rank is. */
-static const char *outside_word(const struct placement *pl, int rank)
+static const char *outside_text(const struct placement *pl, int rank, char buf[80])
 {
+    char b[32];
     if (!pl->host_bytes[rank]) return "on disk";
-    return pl->host_bytes[rank] < pl->outside_bytes[rank] ? "in the host's memory and on disk" : "in the host's memory";
+    if (pl->host_bytes[rank] == pl->outside_bytes[rank]) return "in the host's memory";
+    snprintf(buf, 80, "in %s of the host's memory, and on disk", text_bytes(pl->host_bytes[rank], b));
+    return buf;
 }
 
 /* What of each rank's weights lies outside, and what moving them costs. */
 static void files_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
 {
-    char b[5][32];
+    char b[5][32], where[80];
     for (int r = 0; r < p->n_ranks; r++) {
         const struct weight_slots *of = &p->pl->slots[r];
         const struct stage_map *m = &p->pl->map;
@@ -182,28 +185,29 @@ static void files_table(const struct plan *p, const struct cost *k, const struct
             n += p->pl->slot_of[stage] >= 0;
         }
         if (!of->n) continue;
-        const double ns = k->disk_ns_per_byte * (double)s->rank[r].fetched, waits = s->rank[r].part[ACC_FETCH];
+        const double rate = sim_outside_ns(k, p->pl, r), ns = rate * (double)s->rank[r].fetched,
+                     waits = s->rank[r].part[ACC_FETCH];
         text_add(out, "rank %d: %s of %zu of %d stages, %s, lie %s; %d slots of %s. A step %s %s in %s at %.2f "
                  "GB/s, and waits %s of that\n", r, grads ? "weights and their gradients" : "frozen weights", n,
-                 m->n_stages_of[r], text_bytes(bytes, b[0]), outside_word(p->pl, r), of->n,
+                 m->n_stages_of[r], text_bytes(bytes, b[0]), outside_text(p->pl, r, where), of->n,
                  text_bytes(of->bytes + of->grad_bytes, b[1]),
                  grads ? "reads and writes" : "reads", text_bytes(s->rank[r].fetched, b[2]),
-                 text_seconds(ns * 1e-9, b[3]), 1 / k->disk_ns_per_byte, text_seconds(waits * 1e-9, b[4]));
+                 text_seconds(ns * 1e-9, b[3]), 1 / rate, text_seconds(waits * 1e-9, b[4]));
     }
 }
 
 /* What of each rank's optimizer state lies outside, and what moving it costs. */
 static void moved_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
 {
-    char b[4][32];
+    char b[4][32], where[80];
     for (int r = 0; r < p->n_ranks; r++) {
         const struct state_file *f = &p->pl->state_file[r];
-        const double ns = k->disk_ns_per_byte * (double)s->rank[r].moved;
+        const double rate = sim_outside_ns(k, p->pl, r), ns = rate * (double)s->rank[r].moved;
         if (!s->rank[r].moved) continue;
         text_add(out, "rank %d: the optimizer's state, %s, lies %s; memory has %d parts of %s. An update reads "
-                 "and writes it%s in %s at %.2f GB/s", r, text_bytes(f->all, b[0]), outside_word(p->pl, r), f->n,
+                 "and writes it%s in %s at %.2f GB/s", r, text_bytes(f->all, b[0]), outside_text(p->pl, r, where), f->n,
                  text_bytes(f->place, b[1]), f->beside ? ", and weights," : "",
-                 text_seconds(ns * 1e-9, b[2]), 1 / k->disk_ns_per_byte);
+                 text_seconds(ns * 1e-9, b[2]), 1 / rate);
         if (!p->pl->slots[r].n)
             text_add(out, ", and waits %s of that", text_seconds(s->rank[r].part[ACC_FETCH] * 1e-9, b[3]));
         text_add(out, "\n");
@@ -420,17 +424,15 @@ char *plan_json(const struct plan *p, const struct cost *k, const struct device_
         json_object_set_new(row, "recomputed", recompute);
         if (s && stands) stage_times(row, &s->rank[rank]);
         const size_t outside = p->pl->slot_used[i] + p->pl->slot_grads[i];
-        const uint64_t in_host = p->pl->host_bytes[rank];
-        if (p->pl->slots[rank].n)
-            json_object_set_new(row, in_host ? "outside_bytes" : "disk_bytes", json_integer((json_int_t)outside));
-        if (stands && in_host) json_object_set_new(row, "host_bytes", json_integer((json_int_t)in_host));
+        if (p->pl->slots[rank].n) json_object_set_new(row, "outside_bytes", json_integer((json_int_t)outside));
+        if (stands && p->pl->host_bytes[rank])
+            json_object_set_new(row, "host_bytes", json_integer((json_int_t)p->pl->host_bytes[rank]));
         if (s && stands && p->pl->slots[rank].n)
             json_object_set_new(row, "read_bytes", json_integer((json_int_t)s->rank[rank].fetched));
         if (s && stands && (p->pl->slots[rank].n || p->pl->state_file[rank].n))
             json_object_set_new(row, account_name[ACC_FETCH], json_real(s->rank[rank].part[ACC_FETCH] * 1e-9));
         if (stands && p->pl->state_file[rank].n)
-            json_object_set_new(row, in_host ? "optimizer_outside_bytes" : "optimizer_disk_bytes",
-                                json_integer((json_int_t)p->pl->state_file[rank].all));
+            json_object_set_new(row, "optimizer_outside_bytes", json_integer((json_int_t)p->pl->state_file[rank].all));
         json_array_append_new(stages, row);
     }
     json_t *rows = json_array();

@@ -136,7 +136,8 @@ const struct event_field event_stage[] = {
     IN("checkpoint_seconds", "s", "waiting until a checkpoint has read the state that the optimizer will change"),
     IN("load_seconds", "s", "waiting for data.workers to read samples, or reading them without workers, and copying "
        "them to the device"),
-    IN("weights_wait_seconds", "s", "waiting for frozen weights or optimizer state in pipeline.disk"),
+    IN("weights_wait_seconds", "s", "waiting for weights or optimizer state from pipeline.disk or "
+       "pipeline.host_memory"),
     IN("other_seconds", "s", "measured bookkeeping, not the remainder"),
     IN("bubble", "", "share of the step spent waiting"),
     IN("peak_bytes", "B", "memory the stage holds: on a GPU as allocated by the driver, elsewhere the buffers of its "

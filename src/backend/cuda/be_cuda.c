@@ -344,6 +344,7 @@ const struct be_ops be_cuda = {
     .event_elapsed = cuda_event_elapsed,
     .pinned = cuda_pinned,
     .fence = cuda_fence,
+    .passed = cuda_passed,
     .move = cuda_move,
     .capture_begin = cuda_capture_begin,
     .capture_end = cuda_capture_end,

@@ -1,10 +1,10 @@
 /* The inside of the cuda backend, shared by be_cuda.c and cuda_*.c only.
  *
  * A kernel is made once (kernel_row.make), keyed by (group, phase, samples, train); running it enqueues library calls
- * and own kernels on the stream. Activations are channels last, in float or bfloat16 as selected; weights, their
- * gradients and the optimizer's state are in float. Weights of convolutions are [out][points][in / groups]. With
- * bfloat16 activations, convolutions and products read a bfloat16 copy of their weights (be_call.packed), which is made
- * again after every step.
+ * and own kernels on the stream. Activations are channels last, in float or bfloat16 as selected. Weights, their
+ * gradients and the optimizer's state are in float, except frozen weights of products in bfloat16. Weights of
+ * convolutions are [out][points][in / groups]. With bfloat16 activations, convolutions and products read a bfloat16
+ * copy of weights in float (be_call.packed), which is made again after every step.
  *
  * This folder: cuDNN (cuda_dnn*.c), cuBLASLt (cuda_gemm.c) and the calls of own kernels, which are in kernels/. See
  * docs/design/cuda.md. */
@@ -41,7 +41,7 @@ struct be {
     cudaEvent_t *mark; int n_marks;
     struct up up[UP_SLOTS]; int up_next;
     cudaStream_t copy;                                   /* loads use this stream, beside the compute stream */
-    cudaStream_t mover[BE_MOVERS];                       /* cuda_move; made with the first fence */
+    cudaStream_t mover[BE_MOVERS];                       /* cuda_move; made with pinned memory */
     VEC(cudaEvent_t) fence;
     VEC(void *) pinned;
     struct ways ways[MAX_INPUTS];                        /* of each graph input; bytes: of the largest load */
@@ -84,7 +84,8 @@ size_t cuda_taken(const struct be *b);
 int cuda_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
 void *cuda_pinned(struct be *b, size_t bytes, struct err *e);
 int cuda_fence(struct be *b, void **fence, struct err *e);
-int cuda_move(struct be *b, int mover, void *fence, void *dst, const void *src, size_t bytes, struct err *e);
+int cuda_passed(struct be *b, void *fence, struct err *e);
+int cuda_move(struct be *b, int mover, void *dst, const void *src, size_t bytes, struct err *e);
 /* From the host, which may reuse src on return; to the host, which has dst on return. */
 int cuda_up(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
 int cuda_down(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);

@@ -114,6 +114,8 @@ void *cuda_pinned(struct be *b, size_t bytes, struct err *e)
 {
     char want[32];
     void *at = NULL;
+    for (int i = 0; i < BE_MOVERS && !b->mover[BE_MOVERS - 1]; i++)
+        if (cuda_check(e, "a stream", cudaStreamCreateWithFlags(&b->mover[i], cudaStreamNonBlocking))) return NULL;
     if (cudaMallocHost(&at, bytes ? bytes : 1) == cudaSuccess) return *vec_push(&b->pinned) = at;
     cudaGetLastError();
     err_set(e, E_DEVICE, "GPU %d: no %s of pinned host memory (ulimit -l, memory of the job)", b->unit,
@@ -123,25 +125,28 @@ void *cuda_pinned(struct be *b, size_t bytes, struct err *e)
 
 int cuda_fence(struct be *b, void **fence, struct err *e)
 {
-    for (int i = 0; i < BE_MOVERS && !b->mover[BE_MOVERS - 1]; i++)
-        if (cuda_check(e, "a stream", cudaStreamCreateWithFlags(&b->mover[i], cudaStreamNonBlocking))) return -1;
+    const unsigned flags = cudaEventDisableTiming | cudaEventBlockingSync;   /* who waits leaves its core */
     if (!*fence) {
         cudaEvent_t event;
-        if (cuda_event_new(&event, e)) return -1;
+        if (cuda_check(e, "an event", cudaEventCreateWithFlags(&event, flags))) return -1;
         *fence = *vec_push(&b->fence) = event;
     }
     return cuda_check(e, "a fence", cudaEventRecord(*fence, b->stream));
 }
 
 /* A thread has its own current device. */
-int cuda_move(struct be *b, int mover, void *fence, void *dst, const void *src, size_t bytes, struct err *e)
+int cuda_passed(struct be *b, void *fence, struct err *e)
+{
+    const char what[] = "waiting for the device";
+    return cuda_check(e, what, cudaSetDevice(b->unit)) || cuda_check(e, what, cudaEventSynchronize(fence)) ? -1 : 0;
+}
+
+int cuda_move(struct be *b, int mover, void *dst, const void *src, size_t bytes, struct err *e)
 {
     const char what[] = "moving weights between host and device";
-    const cudaStream_t stream = b->mover[mover];
     bool bad = cuda_check(e, what, cudaSetDevice(b->unit)) ||
-               cuda_check(e, what, cudaStreamWaitEvent(stream, fence, 0)) ||
-               cuda_check(e, what, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream)) ||
-               cuda_check(e, what, cudaStreamSynchronize(stream));
+               cuda_check(e, what, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, b->mover[mover])) ||
+               cuda_check(e, what, cudaStreamSynchronize(b->mover[mover]));
     return bad ? -1 : 0;
 }
 
