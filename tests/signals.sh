@@ -77,8 +77,8 @@ sound term-mpirun
 cat >long-kernel.conf <<'END'
 run      { name = "kernel"  device = "reference" }
 model    { network = "mlp"  hidden = {1536, 64}  classes = 10  input = {1536} }
-data     { source = "synthetic"  labels = "class"  samples = 1024 }
-train    { batch_size = 1024  split_size = 1024  steps = 100  optimizer = "sgd"  learning_rate = 0.001 }
+data     { source = "synthetic"  labels = "class"  samples = 2048 }
+train    { batch_size = 2048  split_size = 2048  steps = 100  optimizer = "sgd"  learning_rate = 0.001 }
 pipeline { stages = 2  partition = "uniform" }
 END
 for _ in 1 2 3; do

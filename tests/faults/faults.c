@@ -3,7 +3,7 @@
  *
  *   MPSTAGED_FAULT_BELOW=DIR               the folder, by its real path
  *   MPSTAGED_FAULT=RANK:CALL:N:ACTION      the N-th CALL of that rank (OMPI_COMM_WORLD_RANK, 0 without it) does ACTION:
- *                                          kill (before the call), eio, enospc, eperm, none, slow (by 40 ms), or short
+ *                                          kill (before the call), eio, enospc, eperm, none, slow (by 60 ms), or short
  *                                          (half of what is written; other calls: nothing). CALL: open mkdir write
  *                                          fallocate truncate fsync link rename unlink close, or any. "N+": from the
  *                                          N-th on. RANK may be "*".
@@ -141,7 +141,7 @@ static bool fails(enum call c, size_t *n)
     long is = fault.call == C_ANY ? all : fault.call == c ? mine : 0;
     if (!fault.n || !is || (is != fault.n && !(fault.on && is > fault.n))) return false;
     hit();
-    if (fault.action == A_SLOW) usleep(40000);
+    if (fault.action == A_SLOW) usleep(60000);
     if (fault.action == A_NONE || fault.action == A_SLOW) return false;
     if (fault.action == A_SHORT && n && *n > 1) *n /= 2;
     errno = fault.action == A_ENOSPC ? ENOSPC : fault.action == A_EPERM ? EPERM : EIO;
