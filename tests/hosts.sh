@@ -317,7 +317,8 @@ host near ip link set cable up
 before=$newest
 if until_so has_new "$before"; then ok "the cable is there again: the run goes on"
 else why; not_ok "the cable is there again: the run does not go on"; fi
-host near "$mpstagectl" shared/long stop >/dev/null 2>&1 || true
+stop() { host near "$mpstagectl" shared/long stop >/dev/null 2>&1; }
+until_so stop || true
 code=0; wait $pid || code=$?
 if [ "$code" -eq 0 ]; then ok "and ends when it is told to"
 else why; not_ok "and ends when it is told to: $code"; fi
