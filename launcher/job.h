@@ -26,8 +26,8 @@ DEADLINE_BEFORE(DEADLINE_PROMISED_STOP + DEADLINE_LAUNCHER, JOB_TERM_S * 1000,
 struct tree { VEC(struct proc) all; };
 void tree_scan(struct tree *t);
 /* Whether process pid is a launcher, which starts a job's processes and does nothing itself, judging by its name.
- * alive: how many of its descendants run; all: with zombies. */
-bool tree_launcher(pid_t pid, int *alive, int *all);
+ * alive: how many of its descendants run; all: with zombies; ended: how many of its children are zombies. */
+bool tree_launcher(pid_t pid, int *alive, int *all, int *ended);
 /* Sends command pid a signal, or this host's ranks of MPICH's launcher, which SIGUSR2 kills. */
 void tree_signal(pid_t pid, int number);
 void tree_free(struct tree *t);
@@ -58,7 +58,7 @@ struct supervised_job {
     /* only for mpstage-run */
     bool hung;
     bool had;                                             /* a launcher that had processes */
-    uint64_t look, empty;                              /* when its processes are checked next; since when it has none */
+    uint64_t look, empty;                              /* when its processes are checked; since when it lacks some */
     int said;                                             /* status announced by a command that did not exit; 0: none */
 };
 /* Descriptors for the command's output and errors, and of its working directory, or -1. */

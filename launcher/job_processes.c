@@ -47,7 +47,7 @@ void tree_scan(struct tree *t)
     tree_free(&every);
 }
 
-bool tree_launcher(pid_t pid, int *alive, int *all)
+bool tree_launcher(pid_t pid, int *alive, int *all, int *ended)
 {
     static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun", "prun"};
     struct tree t = {0};
@@ -59,11 +59,12 @@ bool tree_launcher(pid_t pid, int *alive, int *all)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             is |= !strncmp(name.s, names[i], strlen(names[i])) && strchr("\n.", name.s[strlen(names[i])]);
     text_free(&name);
-    *alive = *all = 0;
+    *alive = *all = *ended = 0;
     if (is) tree_scan(&t);
     for (int i = 0; i < t.all.n; i++) {
         *all += t.all.v[i].pid != pid;
         *alive += t.all.v[i].pid != pid && t.all.v[i].state != 'Z';
+        *ended += t.all.v[i].parent == pid && t.all.v[i].state == 'Z';
     }
     tree_free(&t);
     return is;

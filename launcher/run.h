@@ -20,7 +20,8 @@ enum {
     RUN_FAILED_S = 15,                                    /* between the message that it failed and its end */
     RUN_LOOK_S = 2,                                       /* between two checks of the command's processes */
     RUN_FIRST_LOOK_MS = 200,                              /* the same while a launcher has had none */
-    RUN_EMPTY_S = 10,                                     /* how long a launcher may run after its last process */
+    RUN_EMPTY_S = 10,                                     /* how long a launcher may run after its last process, */
+                                                          /* ... or after the first, before a rank has spoken */
     RUN_DEAF_S = 30                                       /* beyond --stop-timeout, until a supervisor is killed */
 };
 

@@ -135,23 +135,25 @@ static void failed_end(struct run *r)
 }
 
 /* Kills a launcher that stays after its last process. Open MPI 4.1's mpirun may deadlock when a rank dies while it
- * joins; so until a process was seen, this looks more often, and one that died and stays a zombie counts. */
+ * joins; so until a process was seen, this looks more often, and one that died and stays a zombie counts. MPICH's
+ * mpirun waits for ever for a host that ssh did not reach: ssh is a zombie, and no rank has spoken. */
 static void launcher_poll(struct run *r, uint64_t now)
 {
     struct supervised_job *j = &r->job;
-    int alive, all;
+    int alive, all, ended;
     if (!j->pid || now < j->look) return;
     j->look = now + RUN_LOOK_S * 1000000000ull;
-    if (!tree_launcher(j->pid, &alive, &all)) return;
+    if (!tree_launcher(j->pid, &alive, &all, &ended)) return;
     j->had |= all > 0;
     if (!j->had) j->look = now + RUN_FIRST_LOOK_MS * 1000000ull;
-    if (alive || !j->had) {
+    if (!j->had || (alive && (r->words.spoke || !ended))) {
         j->empty = 0;
         return;
     }
     if (!j->empty) j->empty = now;
     if (now - j->empty < RUN_EMPTY_S * 1000000000ull || j->stage >= JOB_TERM) return;
-    run_say("the launcher has not exited %d s after its last process: killing it", RUN_EMPTY_S);
+    run_say("the launcher has not exited %d s after its %s process%s: killing it", RUN_EMPTY_S,
+            alive ? "first" : "last", alive ? ", before the ranks met" : "");
     j->stage = JOB_TERM;                                  /* it handles no other signal */
     job_end_further(j, r->o->stop_timeout);
 }

@@ -465,7 +465,8 @@ killed() {
     [ "$code" -eq "$(death 9)" ] || wrong="$wrong; exit code $code"
     soon 10000 || wrong="$wrong; $took ms"
     [ "$(our_lines)" -le 1 ] || wrong="$wrong; $(our_lines) lines of ours"
-    tr '\n' ' ' <"$aside/err" | grep -q "process rank $1 .*signal 9" || wrong="$wrong; no cause"
+    if [ "$mpi" = mpich ]; then says_death "rank $1 "
+    else tr '\n' ' ' <"$aside/err" | grep -q "process rank $1 .*signal 9"; fi || wrong="$wrong; no cause"
     nobody_left || wrong="$wrong; ranks are alive"
     if [ -z "$wrong" ]; then ok "rank $1 is killed, $2: $code, $took ms"
     else why; not_ok "rank $1 is killed, $2$wrong"; fi

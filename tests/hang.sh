@@ -210,11 +210,8 @@ if [ -x "$double" ]; then
 else skip "ranks with devices" "no C++ compiler"; fi
 
 # ---- gone ------------------------------------------------------------------------------------------------------------
-# says_exit RANK PROCESS: our one line says that it exited. MPICH's mpirun may kill the others before they say so.
-says_exit() {
-    [ "$mpi$(our_lines)" != mpich0 ] || return 0
-    [ "$(our_lines)" -eq 1 ] && grep -qE "^mpstaged: rank $1 \\([^ ]+, process $2\\) exited" "$aside/err"
-}
+# says_exit RANK PROCESS: our one line says that it exited
+says_exit() { says_death "rank $1 \\([^ ]+, process $2\\) exited"; }
 # mpirun says that it was SIGKILL where it sees that before it hears of our end.
 for r in 0 1; do
     begin 2 -c toy.conf; until_true in_step

@@ -24,6 +24,7 @@ cat >"$aside/begin" <<END
 set -e
 hostname "mps\$1"
 mount -t tmpfs none /dev/shm
+mount -t sysfs none /sys                                 # UCX looks for network devices there
 mount --bind "$aside/passwd" /etc/passwd
 mount --bind "$aside/\$1" "$tmp"
 mkdir "$tmp/shared" "$tmp/tmp" "$tmp/run.sshd"
@@ -80,6 +81,7 @@ host far sh -c 'ip addr add 10.87.3.2/24 dev cable && ip link set cable up'
 # mpirun's words go to a shell that has the variables which a site would set for all logins.
 cat >"$aside/agent" <<END
 #!/bin/sh
+[ "\$1" != -x ] || shift
 to=\$1; shift
 exec ssh -F "$aside/ssh" "\$to" "export TMPDIR='$tmp/tmp' HWLOC_COMPONENTS=-gl; \$*"
 END
@@ -122,17 +124,30 @@ fi
 
 # ---- jobs ------------------------------------------------------------------------------------------------------------
 export TMPDIR="$tmp/tmp" OMPI_MCA_odls_base_sigkill_timeout=0   # Open MPI 4.1 ends failed jobs two seconds sooner
-net=10.87.3
+net=10.87.3 cable=cable
 lan() { echo "--mca oob_tcp_if_include $net.0/24 --mca btl_tcp_if_include $net.0/24"; }
+# on_hosts RANKS: sets $options of mpirun, and $variables. UCX takes namespaces of one machine for one host.
+on_hosts() {
+    slots=$(($1 / 2))
+    if [ "$mpi" = mpich ]; then
+        variables="UCX_TLS=tcp,self UCX_NET_DEVICES=$cable"
+        [ $by = slot ] || slots=1
+        printf '%s\n' "$net.1:$slots" "$net.2:$slots" >"$aside/near/hosts"
+        options="-launcher ssh -launcher-exec $aside/agent -iface $cable -f hosts"
+    else
+        variables=
+        printf '%s\n' "$net.1 slots=$slots" "$net.2 slots=$slots" >"$aside/near/hosts"
+        options="--allow-run-as-root --bind-to none --mca plm_rsh_agent $aside/agent $(lan) --map-by $by
+            --hostfile hosts"
+    fi
+}
 # hosts_mpirun RANKS OPTIONS...: on both hosts; $under: what starts mpirun, if anything
 by=slot under=
 hosts_mpirun() {
     n=$1; shift
-    printf '%s\n' "$net.1 slots=$((n / 2))" "$net.2 slots=$((n / 2))" >"$aside/near/hosts"
+    on_hosts "$n"
     # shellcheck disable=SC2086
-    host near $under "$MPIRUN" --allow-run-as-root --bind-to none --mca plm_rsh_agent "$aside/agent" $(lan) \
-        --map-by $by --hostfile hosts -np "$n" "$mpstaged" "$@" \
-        >"$aside/out" 2>"$aside/err" </dev/null
+    host near env $variables $under "$MPIRUN" $options -np "$n" "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" </dev/null
 }
 # hosts_run RANKS OPTIONS...: as job() of mpi_lib.sh
 hosts_run() {
@@ -209,7 +224,7 @@ hosts_done "four ranks, dealt out in turns," "$aside/shared/run"
 check "are told to lie badly" grep -q '^note: 3 of 3 borders between stages lie between hosts, 1 would' "$aside/err"
 check "a shared run directory has the checkpoint" [ -d "$aside/shared/run/checkpoints/step-00000004" ]
 by=slot
-# Another network between both, which Open MPI is told to take.
+# Another network between both, which the MPI library is told to take.
 lossy_begin() {
     command -v python3 >/dev/null || { echo "there is no python3" >"$aside/lossy"; return 1; }
     python3 "$here/lossy.py" "$near" "$far" lossy >"$aside/lossy" 2>&1 3>&- & lossy=$!
@@ -223,9 +238,9 @@ lossy_begin() {
 if lossy_begin; then
     host near sh -c 'ip addr add 10.87.4.1/24 dev lossy && ip link set lossy up'
     host far sh -c 'ip addr add 10.87.4.2/24 dev lossy && ip link set lossy up'
-    net=10.87.4
+    net=10.87.4 cable=lossy
     hosts_run 4 -c mlp.conf -o run.hang_timeout=60 --run-dir slow
-    net=10.87.3
+    net=10.87.3 cable=cable
     kill -TERM "$lossy"
     wait "$lossy" || true
     lossy=
@@ -278,13 +293,14 @@ has_new() {
 }
 nobody() { [ -z "$(alive)" ]; }
 restarts() { grep -q "; restart $1\$" "$aside/err"; }
+gone() { nobody || restarts 1; }                         # where mpirun ends at once, the next start has ranks
 if ! until_so has_new ''; then why; not_ok "a long run begins: no checkpoint"; tap_done; fi
 sleep 1                                                  # until ranks have told each other how long steps take
 began=$(date +%s%N)
 host near ip link set cable down
-until_so nobody || true
+until_so gone || true
 took=$((($(date +%s%N) - began) / 1000000))
-if nobody && soon $((LIMIT * 1000 + 5000)); then ok "the cable is cut: ranks on both hosts are gone after $took ms"
+if gone && soon $((LIMIT * 1000 + 5000)); then ok "the cable is cut: ranks on both hosts are gone after $took ms"
 else why; not_ok "the cable is cut: ranks are alive after $took ms"; fi
 until_so restarts 1 || true
 took=$((($(date +%s%N) - began) / 1000000))
@@ -301,7 +317,8 @@ host near ip link set cable up
 before=$newest
 if until_so has_new "$before"; then ok "the cable is there again: the run goes on"
 else why; not_ok "the cable is there again: the run does not go on"; fi
-host near "$mpstagectl" shared/long stop >/dev/null 2>&1 || true
+stop() { host near "$mpstagectl" shared/long stop >/dev/null 2>&1; }
+until_so stop || true
 code=0; wait $pid || code=$?
 if [ "$code" -eq 0 ]; then ok "and ends when it is told to"
 else why; not_ok "and ends when it is told to: $code"; fi

@@ -64,6 +64,11 @@ soon() {
 # The longest line of the standard input, in characters.
 longest() { LC_ALL=C sed 's/[\x80-\xbf]//g' | LC_ALL=C awk 'length($0) > n { n = length($0) } END { print n + 0 }'; }
 our_lines() { grep -c '^mpstaged: ' "$aside/err" || true; }
+# says_death PATTERN: our one line has it. MPICH's mpirun may kill the ranks that would say so before they do.
+says_death() {
+    [ "$mpi$(our_lines)" != mpich0 ] || return 0
+    [ "$(our_lines)" -eq 1 ] && grep '^mpstaged: ' "$aside/err" | grep -qE "$1"
+}
 why() { note <"$aside/err"; }
 # Ranks of jobs that were started here and are still alive.
 ranks_alive() {

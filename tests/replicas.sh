@@ -176,7 +176,7 @@ victim=$(for p in $(ranks_alive); do
 done | head -n 1) || true
 [ -z "$victim" ] || kill -9 "$victim"
 code=0; wait "$job" || code=$?
-if [ -n "$victim" ] && [ "$code" -ne 0 ] && grep -q 'rank 1' "$aside/err"
+if [ -n "$victim" ] && [ "$code" -ne 0 ] && says_death 'rank 1'
 then ok "its death ends the job, and it is named"
 else why; not_ok "its death ends the job, and it is named: $code"; fi
 step=$(ls killed/checkpoints | grep '^step-[0-9]*$' | sort | tail -n 1 | sed 's/step-0*//')

@@ -7,7 +7,8 @@ PATH=$PATH:/usr/sbin:/sbin
 for p in slurmctld slurmd sbatch scontrol srun; do
     command -v $p >/dev/null || { echo "1..0 # SKIP no $p: apt-get install slurmctld slurmd"; exit 77; }
 done
-sample=${here%/*}/conf/mpstaged.sbatch
+sample=$aside/mpstaged.sbatch
+if [ "$mpi" = mpich ]; then sed 's/--mpi=pmix/--mpi=pmi2/'; else cat; fi <"${here%/*}/conf/mpstaged.sbatch" >"$sample"
 unset NOTIFY_SOCKET
 
 # ---- a Slurm ---------------------------------------------------------------------------------------------------------

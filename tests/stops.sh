@@ -77,6 +77,7 @@ stops() {
         [ "$took" -le "$limit" ] || took=$((took - 10 * $(busy)))
         [ "$took" -le "$worst" ] || worst=$took
         [ "$code" -eq 0 ] || heard=$((heard + 1))
+        nobody_left || bad="$bad; ranks are alive at $at ms"
         case $codes in *" $code "*) ;; *) bad="$bad; $code at $at ms" ;; esac
         [ "$took" -le "$limit" ] || bad="$bad; $took ms at $at ms"
         [ "$code" -ne 75 ] || [ "$(grep -c '^mpstage[a-z-]*: .*stopped' "$aside/err")" -eq 1 ] ||
@@ -86,7 +87,6 @@ stops() {
             bad="$bad; half a line at $at ms"
         [ ! -s run/metrics.jsonl ] || tail -n 1 run/metrics.jsonl | grep -qE '"event":"(failed|done|start)"' ||
             bad="$bad; no last line at $at ms"
-        nobody_left || bad="$bad; ranks are alive at $at ms"
     done
     if [ -z "$bad" ]; then ok "$text: $heard of $moments moments in $whole ms heard, the slowest after $worst ms"
     else echo "$bad" | note; not_ok "$text"; fi

@@ -133,6 +133,18 @@ took
 ends "a launcher that stays after its last process is ended: $took ms" 137 1 2 'ended with 137'
 grep -q 'the launcher has not exited 10 s after' "$aside/err" || not_ok "it is told so"
 
+# As MPICH's, where ssh does not reach a host: the other process waits, and no rank speaks. Where one has, it goes on.
+timeout -k 5 120 "$runner" --max-restarts 0 -- "$aside/mpirun" log2 extend=1 child=0.5 child=1000 sleep=14 exit=0 \
+    >"$aside/spoken" 2>&1 </dev/null & spoken=$!
+code=0; now; rm -f log
+timeout -k 5 120 "$runner" --max-restarts 0 -- "$aside/mpirun" log child=0.5 child=1000 sleep=1000 >"$aside/out" \
+    2>"$aside/err" </dev/null || code=$?
+took
+ends "a launcher that stays after its first process, before ranks met, is ended: $took ms" 137 1 2 'ended with 137'
+grep -q 'the launcher has not exited 10 s after its first process, before' "$aside/err" || not_ok "it is told so"
+code=0; wait "$spoken" || code=$?
+check "one whose ranks have spoken goes on" [ "$code" -eq 0 ]
+
 # begin OPTIONS... -- WORDS...: in the background; waits until the job has noted "up"; sets $pid
 begin() {
     rm -f log

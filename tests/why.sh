@@ -36,16 +36,21 @@ tells() {
     else { cat "$aside/err" "$aside/why" "$name/why.json" || true; } 2>&1 | note; not_ok "$1: $tells_got, $why_code"; fi
 }
 
+# dead TEXT RANK: as tells. MPICH's mpirun may kill the others before they write the file.
+dead() {
+    wait "$pid" || true
+    if [ "$mpi" = mpich ] && [ ! -e "$name/why.json" ]; then skip "$1" "MPICH's mpirun killed the others at once"
+    else tells "$1" 69 "$2" true; fi
+}
 begin lost; kill -9 "$(rank_pid 1)"
-if [ "$mpi" = mpich ]; then wait "$pid" || true; skip "a rank that was killed" "MPICH's mpirun kills the others at once"
-else
-    tells "a rank that was killed: its number" 69 1 true
+dead "a rank that was killed: its number" 1
+if [ -e lost/why.json ]; then
     # as of its last beat, which may be from set-up
     check "and what it was doing" grep -qE '^rank 1 on [^ ]+: [a-z].*$' "$aside/why"
     check "a restart may help" grep -qx 'a restart may help' "$aside/why"
 fi
 begin first; kill -9 "$(rank_pid 0)"
-tells "rank 0: another process tells" 69 0 true
+dead "rank 0: another process tells" 0
 begin stopped; kill -TERM "$(rank_pid 0)"
 tells "a stop" 75 "" true
 begin hung; halt "$(rank_pid 2)"
@@ -82,7 +87,7 @@ check "its texts are printable" sh -c '! grep -q "$(printf "\033")" "$1"' sh "$a
 echo '{"status": 4294967365}' >stopped/why.json
 code=0; "$mpstagectl" why stopped >"$aside/out" 2>"$aside/err" || code=$?
 check "nor is a status that is none" [ "$code" -eq 65 ]
-cp lost/why.json stopped/why.json
+cp asleep/why.json stopped/why.json
 job 2 -c short.conf --run-dir stopped
 check "a start that is refused removes it" [ "$code" -eq 73 ] && [ ! -e stopped/why.json ]
 refused "what ends before the run directory leaves none" 78 'stages' threads -c short.conf --stages 99 --run-dir none

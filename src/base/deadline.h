@@ -20,7 +20,7 @@ enum deadline {
     DEADLINE_PROCESS_FAIL = 2500,
     DEADLINE_SCREEN = 500,             /* a suspended terminal gets so long to accept a line */
     DEADLINE_PRINT = 1000,             /* ... and printing may delay the end of a process so long */
-    DEADLINE_WHY = 150,                /* writing why.json may delay it so long */
+    DEADLINE_WHY = 150,                /* writing why.json may delay it so long; other ranks wait for that */
     DEADLINE_EXIT = 2000,              /* ending the other processes may delay it so long */
     DEADLINE_READ = 1000,              /* mpirun gets so long to read rank 0's output, */
     DEADLINE_PASSED = 50,              /* ... and then so long to pass it on */

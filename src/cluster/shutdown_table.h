@@ -42,7 +42,7 @@ enum shutdown_action {
     DO_ANSWER,      /* answer rank 0 */
     DO_ASK,         /* ask the scheduler to write the last lines and to end the job; without one: nothing */
     DO_END_JOB,     /* print the line; rank 0: end all processes; others: wait for that; exit */
-    DO_END_SELF,    /* print the line and exit; other processes got the signal, too */
+    DO_END_SELF,    /* print the line and exit, rank 0 first; other processes got the signal, too */
     DO_RETURN,      /* nothing failed: main returns */
     DO_ACTIONS
 };

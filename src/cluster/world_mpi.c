@@ -90,7 +90,13 @@ void world_mpi_begin(struct world *w, int *argc, char ***argv)
     ranks_here(w);
 }
 
-void world_mpi_end(void) { MPI_Finalize(); }
+/* MPICH over TCP hangs in MPI_Finalize if a rank is there much earlier than another: it waits without progress on the
+ * other's last messages. */
+void world_mpi_end(void)
+{
+    allreduce_min(NULL, 0);
+    MPI_Finalize();
+}
 
 const char *world_mpi_library(void)
 {

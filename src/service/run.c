@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/deadline.h"
 #include "base/launched.h"
 #include "cluster/log.h"
 #include "report/trace.h"
@@ -164,10 +165,13 @@ static int64_t timeout_early(const struct opts *o)
     return opts_number(o, "run.hang_timeout", HEARTBEAT_TIMEOUT_S);
 }
 
+/* mpirun may kill all ranks as soon as one exits, so the leader, which writes why.json, exits first. */
 static void job_end(void *ctx, const struct failure *f, bool self)
 {
+    const struct world *w = ctx;
     heartbeat_bye(f);
-    if (!self) world_mpi_abort(ctx, f->e.code);
+    if (!self) world_mpi_abort(w, f->e.code);
+    else if (w->rank != w->leader) usleep(DEADLINE_WHY * 1000);
 }
 
 static int run_processes(const struct opts *o, int *argc, char ***argv, struct run_early *early)

@@ -3,10 +3,10 @@
  *
  *   MPSTAGED_FAULT_BELOW=DIR               the folder, by its real path
  *   MPSTAGED_FAULT=RANK:CALL:N:ACTION      the N-th CALL of that rank (OMPI_COMM_WORLD_RANK, 0 without it) does ACTION:
- *                                          kill (before the call), eio, enospc, eperm, none, or short (half of what is
- *                                          written; other calls: nothing). CALL: open mkdir write fallocate truncate
- *                                          fsync link rename unlink close, or any. "N+": from the N-th on. RANK may
- *                                          be "*".
+ *                                          kill (before the call), eio, enospc, eperm, none, slow (by 60 ms), or short
+ *                                          (half of what is written; other calls: nothing). CALL: open mkdir write
+ *                                          fallocate truncate fsync link rename unlink close, or any. "N+": from the
+ *                                          N-th on. RANK may be "*".
  *   MPSTAGED_FAULT_WHILE=FILE              calls count only while it is there
  *   MPSTAGED_FAULT_HIT=FILE                made when that happens
  *   MPSTAGED_FAULT_COUNT=FILE              a process that ends adds "RANK CALLS", how many counted
@@ -33,8 +33,8 @@
 enum call { C_OPEN, C_MKDIR, C_WRITE, C_FALLOCATE, C_TRUNCATE, C_FSYNC, C_LINK, C_RENAME, C_UNLINK, C_CLOSE, C_ANY };
 static const char *const call_name[] = {"open", "mkdir", "write", "fallocate", "truncate", "fsync",
                                         "link", "rename", "unlink", "close", "any"};
-enum action { A_NONE, A_KILL, A_EIO, A_ENOSPC, A_EPERM, A_SHORT };
-static const char *const action_name[] = {"none", "kill", "eio", "enospc", "eperm", "short"};
+enum action { A_NONE, A_KILL, A_EIO, A_ENOSPC, A_EPERM, A_SLOW, A_SHORT };
+static const char *const action_name[] = {"none", "kill", "eio", "enospc", "eperm", "slow", "short"};
 
 static char below[4096];
 static int record_fd = -1, rank;
@@ -141,7 +141,8 @@ static bool fails(enum call c, size_t *n)
     long is = fault.call == C_ANY ? all : fault.call == c ? mine : 0;
     if (!fault.n || !is || (is != fault.n && !(fault.on && is > fault.n))) return false;
     hit();
-    if (fault.action == A_NONE) return false;
+    if (fault.action == A_SLOW) usleep(60000);
+    if (fault.action == A_NONE || fault.action == A_SLOW) return false;
     if (fault.action == A_SHORT && n && *n > 1) *n /= 2;
     errno = fault.action == A_ENOSPC ? ENOSPC : fault.action == A_EPERM ? EPERM : EIO;
     return fault.action != A_SHORT;
