@@ -107,6 +107,9 @@ int k_softmax(void *stream, const struct k_shape *s, const void *x, void *y);
 int k_softmax_back(void *stream, const struct k_shape *s, const void *y, const struct k_grad *g);
 /* rounds to nearest, ties to even */
 int k_to_bf16(void *stream, size_t n, const float *x, void *y);
+/* y[rows][n] in the type: code x factor / 127, a factor for each row (plan/format.h). */
+int k_from_codes(void *stream, enum ktype type, int64_t rows, int64_t n, const int8_t *code, const float *factor,
+                 void *y);
 int k_from_bf16(void *stream, size_t n, const void *x, float *y, bool acc);           /* y = x, y += x */
 /* y += bias of each channel; and gb = sum of the rows of gy, float. work: k_bias_work bytes */
 size_t k_bias_work(const struct k_shape *s);

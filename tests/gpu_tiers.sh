@@ -72,6 +72,19 @@ want=$hash
 same "in fp32 as it was rounded" 1 -c half.conf $(limit $(($(peak half.conf) - 1000000))) $host
 refused "bfloat16 beside fp32" 78 'frozen_type.*train.precision = "bf16"' 1 -c half.conf --run-dir none \
     -o train.frozen_type=bf16
+# Codes of 8 bits: the CPU's losses, to the last bits of other libraries' sums.
+losses() { sed -n 's/.*"event":"step".*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
+trains eight 1 -c lora.conf -o model.load_in_8bit=yes
+want=$hash
+job 1 -c lora.conf --run-dir eight-cpu -o run.device=cpu -o run.transport=auto -o model.load_in_8bit=yes
+losses eight >"$aside/a"; losses eight-cpu >"$aside/b"
+paste "$aside/a" "$aside/b" >"$aside/both"
+check "8 bits: the CPU's losses" awk '{ d = $1 / $2 - 1; bad += d > 2e-6 || d < -2e-6; n++ }
+    END { exit !(n == 4 && !bad) }' "$aside/both"
+less=$(limit $(($(peak lora.conf -o model.load_in_8bit=yes) - 400000)))
+same "8 bits in the host's memory" 1 -c lora.conf -o model.load_in_8bit=yes $less $host
+same "8 bits on disk" 1 -c lora.conf -o model.load_in_8bit=yes $less $disk
+trains eight-bf16 1 -c lora.conf -o model.load_in_8bit=yes --precision bf16
 # Convolutions: their weights have another order. The image's have channels that are padded, and stay as they are.
 write_conf block.conf 's,network = "toy".*input = {10},graph = "'"$here"'/gpu/block.graph",
     s/labels = "onehot"  samples = 200/samples = 20/

@@ -374,8 +374,8 @@ static int pictures_check(const struct job *j, struct err *e)
 }
 
 /* All modes that need the network. Of those that plan, only --check-config opens data: it does everything that a run
- * does without creating files. Without data --evaluate and --predict have no batches, so the plans are those for
- * training; with pipeline.host_memory, which training may not be able to use, of a full batch. */
+ * does without creating files. Without data --plan of an evaluation or of predictions is that of a full batch, and the
+ * other modes take the plans for training. */
 static int network_text(const struct opts *o, int n_ranks, const struct conf *given, struct ready *r, struct text *out,
                         struct err *e)
 {
@@ -383,7 +383,7 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
     struct conf *c = conf_copy(given);
     struct job j = {.conf = c, .supposes = !check};
     struct memory memory = {0};
-    c->run.evaluate = c->run.evaluate && (check || (o->mode == MODE_PLAN && c->pipeline.host_memory.n));
+    c->run.evaluate = c->run.evaluate && (check || o->mode == MODE_PLAN);
     if (!check && c->run.evaluate) j.count[DS_TEST] = (uint64_t)c->train.evaluate_batch_size;
     if (!check) c->run.predict = c->run.generate = NULL;
     setup_progress_now(r, "reading the network");

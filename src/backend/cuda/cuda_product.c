@@ -9,19 +9,33 @@ struct cuda_product {
     struct be_kernel k;
     struct dnn_plan *plan[2];                            /* [acc]: the second for gradients that may be added to */
     size_t padded;                                       /* bytes of the weights' gradient if they are padded; or 0 */
+    size_t codes;                                        /* bytes of weights that it widens from codes; or 0 */
     struct k_shape out;                                  /* the tensor that a bias is added to */
     bool bias;
 };
 
-/* In bfloat16 a second form of the weights, if there is one. */
-static const void *weights_of(const struct be_call *c) { return c->packed ? c->packed : c->param[0]; }
+/* In bfloat16 a second form of the weights, if there is one. Codes are widened, before the library's workspace. NULL:
+ * e. */
+static const void *weights_of(struct be *b, const struct cuda_product *p, const struct be_call *c, struct err *e)
+{
+    const int param = p->k.k->param[0];
+    const struct shape *s = &b->g->param[param].shape;
+    if (!p->codes) return c->packed ? c->packed : c->param[0];
+    const enum ktype type = product_type(b) == DNN_BF16 ? K_BF16 : K_F32;
+    const float *factor = format_factors(&b->s->param[param], s, c->param[0]);
+    return cuda_check(e, "codes", k_from_codes(b->stream, type, s->d[0], shape_count(s) / s->d[0], c->param[0], factor,
+                                               c->work))
+               ? NULL
+               : c->work;
+}
 
 static int product_forward(struct be *b, struct cuda_product *p, const struct be_call *c, struct err *e)
 {
     bool fused = p->k.node->op->category == OP_MATRIX;
     const float *bias = p->bias ? c->param[1] : NULL;
-    const struct dnn_operands o = {c->in[0], weights_of(c), c->out, c->work, fused ? bias : NULL};
-    if (dnn_run(b->dnn, p->plan[0], &o, e)) return -1;
+    const void *w = weights_of(b, p, c, e);
+    const struct dnn_operands o = {c->in[0], w, c->out, (char *)c->work + p->codes, fused ? bias : NULL};
+    if (!w || dnn_run(b->dnn, p->plan[0], &o, e)) return -1;
     if (!bias || fused) return 0;
     return cuda_check(e, "bias", k_bias(b->stream, &p->out, bias, c->out));
 }
@@ -31,7 +45,9 @@ static int data_back(struct be *b, struct cuda_product *p, const struct be_call 
     struct dnn_plan *plan = p->plan[c->gin_acc & 1];
     if (!c->gin[0]) return 0;
     if (!plan) return err_set(e, E_INTERNAL, "%s: added to the gradient of an input with one reader", p->k.node->name);
-    return dnn_run(b->dnn, plan, &(struct dnn_operands){c->gout, weights_of(c), c->gin[0], c->work, NULL}, e);
+    const void *w = weights_of(b, p, c, e);
+    const struct dnn_operands o = {c->gout, w, c->gin[0], (char *)c->work + p->codes, NULL};
+    return w ? dnn_run(b->dnn, plan, &o, e) : -1;
 }
 
 /* The gradient of padded weights goes to workspace, before the library's part. The padding's gradient stays there. */
@@ -73,7 +89,8 @@ static struct cuda_product *product_new(struct be *b, const struct be_kernel *li
     p->k.run = product_run;
     p->bias = like->node->n_param > 1;
     p->out = shape_of(b, like->k->out, like->key.samples);
-    int in = like->k->in[0];
+    const int in = like->k->in[0], param = like->k->param[0];
+    if (b->s->param[param].type == I8) p->codes = size_align64(graph_param_bytes(b->g, param));
     if (like->key.phase == PH_BWD_WEIGHTS && padded(b, in)) {
         size_t n = (size_t)shape_count(&b->g->param[like->k->param[0]].shape) * sizeof(float);
         p->padded = (n / (size_t)channels(b, in) * (size_t)stored(b, in) + 63) / 64 * 64;
@@ -103,7 +120,7 @@ static struct be_kernel *plans_make(struct be *b, struct cuda_product *p, const 
 {
     size_t space = p->k.k->library_bytes;
     bool weights = p->k.key.phase == PH_BWD_WEIGHTS;
-    if (cuda_kernel_workspace(b, &p->k, p->padded + space, e) ||
+    if (cuda_kernel_workspace(b, &p->k, p->padded + p->codes + space, e) ||
         (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(&p->out), e)))
         goto fail;
     for (int acc = 0; acc <= (added(b, p->k.k, p->k.key.phase) && !p->padded); acc++) {

@@ -34,22 +34,26 @@ static int padded(const struct selection *s, int tensor)
     return t->n_readers > 0 ? PADDED : 0;
 }
 
-/* Does a product, and nothing else, read a weight in bfloat16 as it is stored? Such a weight needs no second form. */
+/* Does a product, and nothing else, read a weight in bfloat16 as it is stored? Such a weight needs no second form.
+ * Codes are widened in each call, for linear layers in any precision. */
 static bool narrow(const struct selection *s, int param)
 {
     const struct graph *g = s->g;
     const struct param *p = &g->param[param];
+    const bool codes = p->coded || s->dev.frozen == I8;
     for (int i = 0; i < p->n_uses; i++) {
         const struct node *n = &g->node[p->use_node[i]];
-        const bool product = op_is_product(n->op) || strcmp(n->op->name, "token_loss") == 0;
-        if (!product || n->param[0] != param || s->tensor[n->in[0]].block > 1) return false;
+        const bool head = strcmp(n->op->name, "token_loss") == 0;
+        if (codes ? n->op->category != OP_MATRIX : !op_is_product(n->op) && !head) return false;
+        if (n->param[0] != param || s->tensor[n->in[0]].block > 1) return false;
     }
-    return s->dev.precision == BFLOAT16;
+    return codes || s->dev.precision == BFLOAT16;
 }
 
+/* Has the group weights that need no second form? */
 static bool is_narrow(const struct selection *s, const struct group *k)
 {
-    return k->n_param && s->param[k->param[0]].type == BF16;
+    return k->n_param && s->param[k->param[0]].type != F32;
 }
 
 /* Elements of a product's weights or their gradient, as stored. */
@@ -75,14 +79,16 @@ static void other_sizes(const struct selection *s, struct group *k, size_t own)
 }
 
 /* Libraries choose among kernels by their workspace, and one piece serves all layers. It holds a library's kernel and,
- * before it, the gradient of padded weights; or the partial sums of a bias's gradient, a double for each 128 rows. A
- * library's part is a function of the layer alone, so equal layers get equal kernels. In bfloat16 there is a second
- * form of the weights. */
+ * before it, the gradient of padded weights, or weights that were codes; or it holds the partial sums of a bias's
+ * gradient, a double for each 128 rows. A library's part is a function of the layer alone, so equal layers get equal
+ * kernels. In bfloat16 there is a second form of the weights. */
 static void sizes(const struct selection *s, struct group *k, size_t own)
 {
     if (!op_is_product(s->g->node[k->node[0]].op)) { other_sizes(s, k, own); return; }
     size_t bias = k->n_param > 1 ? (size_t)shape_count(&s->g->tensor[k->out].shape) / 16 + 1 : 0;
-    size_t weights = weight_count(s, k), beside = select_pads(s, k) ? weights * sizeof(float) + 63 : 0;
+    size_t weights = weight_count(s, k);
+    const bool apart = select_pads(s, k) || s->param[k->param[0]].type == I8;
+    const size_t beside = apart ? weights * sizeof(float) + 63 : 0;
     k->library_bytes = (size_t)PRODUCT_WORK + size_align64(graph_param_bytes(s->g, k->param[0]));
     k->workspace_bytes[0] = k->library_bytes + beside + 64 + (bias ? 8 * (size_t)s->g->tensor[k->out].shape.d[0] : 0);
     k->workspace_bytes[1] = bias;
@@ -90,8 +96,8 @@ static void sizes(const struct selection *s, struct group *k, size_t own)
 }
 
 const struct select_rules cuda_rules = {
-    .hardware = "gpu", .rows = rows, .layout = layout_of, .padded = padded, .frozen = TAKES(BF16), .narrow = narrow,
-    .sizes = sizes};
+    .hardware = "gpu", .rows = rows, .layout = layout_of, .padded = padded, .frozen = TAKES(BF16) | TAKES(I8),
+    .narrow = narrow, .sizes = sizes};
 
 /* A current GPU: speeds that are reached, not those of data sheets. Its activations fit no cache anyway. */
 const struct device_speed cuda_speed = {

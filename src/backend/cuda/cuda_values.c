@@ -24,7 +24,7 @@ int cuda_param_import(struct be *b, int param, void *storage, const void *plain,
     int64_t large = -1;
     if (f->layout == LAYOUT_LAST) filter_turn(turned = mem_alloc(graph_param_bytes(b->g, param)), plain, shape, true);
     const void *x = turned ? turned : plain;
-    if (f->type == BF16) {
+    if (select_narrows(b->s, param)) {
         large = format_narrow(f, shape, x, narrow = mem_alloc(format_bytes(f, shape)));
         x = narrow;
     }
@@ -40,7 +40,7 @@ int cuda_param_export(struct be *b, int param, void *plain, const void *storage,
 {
     const struct format *f = &b->s->param[param];
     const struct shape *shape = &b->g->param[param].shape;
-    const bool last = f->layout == LAYOUT_LAST, narrow = f->type == BF16;
+    const bool last = f->layout == LAYOUT_LAST, narrow = select_narrows(b->s, param);
     float *turned = last ? mem_alloc(graph_param_bytes(b->g, param)) : plain;
     void *stored = narrow ? mem_alloc(format_bytes(f, shape)) : turned;
     const int bad = cuda_copy(b, stored, storage, format_bytes(f, shape), e);
