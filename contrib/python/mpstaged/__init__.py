@@ -74,8 +74,10 @@ class Weights(Mapping[str, "npt.NDArray[Any]"]):
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         import numpy as np
         dtype, shape, at = self._tensors[name]
-        array = np.ndarray(shape, _TYPES[dtype], self._bytes, at)
-        return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else array
+        array: npt.NDArray[Any] = np.ndarray(shape, _TYPES[dtype], self._bytes, at)
+        if dtype == "BF16":
+            array = np.asarray(np.left_shift(array, np.uint32(16), dtype=np.uint32)).view(np.float32)
+        return array
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -91,13 +93,9 @@ class Run:
                  options: Optional[Mapping[str, Any]] = None, mpirun: str = "mpirun",
                  program: str = "mpstaged") -> None:
         self.path, self.conf, self.ranks, self.options = Path(path).absolute(), conf, ranks, options or {}
-        self.mpirun, self.program = mpirun, program
+        self.mpirun, self.program, self._file = mpirun, program, self.path / "metrics.jsonl"
         self.process: Optional[subprocess.Popen[bytes]] = None
         self._said: Optional[IO[bytes]] = None             # the process's standard error
-
-    @property
-    def _file(self) -> Path:
-        return self.path / "metrics.jsonl"
 
     @property
     def running(self) -> bool:
@@ -115,19 +113,21 @@ class Run:
         """The first answer to a request of mpstagectl(1), PROTOCOL: ask("set", key="train.learning_rate", value=0.1).
         Error: it was refused, or 69, nothing is running, or 75, no answer in five seconds."""
         try:
-            at = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
+            until, at = time.monotonic() + 5, os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            try:                                           # by the folder: a socket's name may have only 107 bytes
                 with socket.socket(socket.AF_UNIX) as s:
                     s.settimeout(5)
-                    s.connect(f"/proc/self/fd/{at}/control.sock")      # a socket's name may have only 107 bytes
+                    while bad := s.connect_ex(f"/proc/self/fd/{at}/control.sock"):
+                        if not self.running or time.monotonic() > until:
+                            raise OSError(bad, os.strerror(bad))
+                        time.sleep(_POLL)                  # it has begun, and makes its socket soon
                     s.sendall(json.dumps({"command": command, **keys}).encode() + b"\n")
                     answer: Event = json.loads(s.makefile("rb").readline())
             finally:
                 os.close(at)
-        except (FileNotFoundError, ConnectionRefusedError) as e:
-            raise Error(69, f"{self.path}: nothing is running there") from e
         except (OSError, ValueError) as e:
-            raise Error(75, f"{self.path}: the run is not responding") from e
+            gone = isinstance(e, (FileNotFoundError, ConnectionRefusedError))
+            raise Error(69 if gone else 75, f"{self.path}: no run answers there: {e}") from e
         if not answer.get("ok"):
             raise Error(answer.get("code", 77), f"{self.path}: {answer.get('error')}")
         return answer
@@ -249,16 +249,15 @@ def start(conf: PathLike, *, ranks: Optional[int] = None, options: Optional[Mapp
           run_dir: Optional[PathLike] = None, init_from: Optional[PathLike] = None, resume: Union[bool, str] = False,
           overwrite: bool = False, mpirun: str = "mpirun", program: str = "mpstaged") -> Run:
     """Starts a run and returns when it has begun, or has ended. Error: it was refused, and created nothing.
-
     ranks: processes under mpirun, a command line; None: one process without it. options: settings of mpstaged.conf(5)
-    with their values. resume: or "force". Ctrl-C does not reach the run; leave `with`, or call stop().
-    """
+    with their values. resume: or "force". Ctrl-C does not reach the run; leave `with`, or call stop()."""
     run = Run("", conf, ranks=ranks, options=options, mpirun=mpirun, program=program)
     args = [f"--run-dir={os.fspath(run_dir)}"] if run_dir else []
     args += [f"--resume={resume}" if isinstance(resume, str) else "--resume"] if resume else []
     args += ["--overwrite"] if overwrite else []
     shown = _finish(run._command(*args, "--print-config", "--json", init_from=init_from, launched=False))
     run.path = Path(json.loads(shown)["run"]["directory"]).absolute()
+    run._file = run.path / "metrics.jsonl"
     seen, before, run._said = run._size(), run._start_line(), tempfile.TemporaryFile()
     run.process = subprocess.Popen(run._command(*args, init_from=init_from), stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=run._said, start_new_session=True)
@@ -293,8 +292,7 @@ def _finish(command: Sequence[str]) -> bytes:
 def _error_line(said: bytes) -> str:
     """mpstaged's own line, without its name, or the last one of whoever failed."""
     lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()] or ["it said nothing"]
-    ours = [line for line in lines if line.startswith("mpstaged: ")]
-    return ours[-1][len("mpstaged: "):] if ours else lines[-1]
+    return next((line[10:] for line in reversed(lines) if line.startswith("mpstaged: ")), lines[-1])
 
 
 def _sizes(x: Any, n: Optional[int] = None) -> bool:
