@@ -290,9 +290,10 @@ def _finish(command: Sequence[str]) -> bytes:
 
 
 def _error_line(said: bytes) -> str:
-    """mpstaged's own line, without its name, or the last one of whoever failed."""
-    lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()] or ["it said nothing"]
-    return next((line[10:] for line in reversed(lines) if line.startswith("mpstaged: ")), lines[-1])
+    """mpstaged's own line, without its name; if there is none, what was said last, for example by mpirun."""
+    lines = ["nothing"] + [line for line in said.decode(errors="replace").splitlines() if line.strip("- ")]
+    ours = [line[10:] for line in lines if line.startswith("mpstaged: ")]
+    return (ours or [f"ended without an error message; the last line was: {lines[-1]}"])[-1]
 
 
 def _sizes(x: Any, n: Optional[int] = None) -> bool:
