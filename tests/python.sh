@@ -107,6 +107,8 @@ with mpstaged.start("toy.conf", run_dir="two", options={"train.steps": n + 3}, r
 ok("a resumed run is followed from its start", again[0]["event"] == "resume" and again[0]["step"] == n and
    [e["step"] for e in again if e["event"] == "step"] == [n + 1, n + 2, n + 3])
 ok("discarded steps are left out", list(run.steps()[0]) == list(range(1, n + 4)))
+starts = {next(mpstaged.start("toy.conf", run_dir="over", overwrite=True).follow())["pid"] for _ in range(5)}
+ok("a run over an earlier one is followed from its own start", len(starts) == 5)
 first = mpstaged.start("toy.conf", run_dir="three", options=forever)
 with open("three/lock") as f: os.kill(int(f.read()), signal.SIGKILL)
 ok("follow ends when a run is killed", list(first.follow())[-1]["event"] in ("start", "step"))
@@ -115,6 +117,10 @@ refused(69, "it was killed", mpstaged.Run("three").wait)
 refused(79, "learning_rate", lambda: mpstaged.start("toy.conf", run_dir="wild", options={"train.learning_rate": 1e6,
         "train.steps": 50}, **mpirun).wait())
 refused(79, "learning_rate", mpstaged.Run("wild").wait)
+def unheard():
+    with mpstaged.start("toy.conf", run_dir="unheard", options={**forever, "service.control": "no"}):
+        pass
+refused(75, "stopped by SIGTERM", unheard)
 try:
     with mpstaged.start("toy.conf", run_dir="left", options=forever, **mpirun) as run: raise KeyError
 except KeyError: ok("an exception stops the run, and is not lost", mpstaged.Run("left").wait()["reason"] == "stopped")

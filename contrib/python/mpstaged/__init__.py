@@ -14,7 +14,6 @@ import fcntl, json, math, mmap, os, shlex, socket, subprocess, tempfile, time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Optional, Union
-
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -50,14 +49,13 @@ class Weights(Mapping[str, "npt.NDArray[Any]"]):
 
     def _header(self) -> Iterator[tuple[str, tuple[str, list[int], int]]]:
         """Name, type, shape and place of each tensor. Their data fill the file without holes."""
-        size, begin = len(self._bytes), 8 + int.from_bytes(self._bytes[:8], "little")
-        if begin > size:
-            raise ValueError(f"a header of {begin - 8} bytes in a file of {size}")
+        begin = at = 8 + int.from_bytes(self._bytes[:8], "little")
+        if begin > len(self._bytes):
+            raise ValueError(f"a header of {begin - 8} bytes in a file of {len(self._bytes)}")
         header = json.loads(self._bytes[8:begin])
         if not isinstance(header, dict):
             raise ValueError("the header is not a JSON object")
         header.pop("__metadata__", None)
-        at = begin
         for name, tensor in header.items():
             if not isinstance(tensor, dict) or str(tensor.get("dtype")) not in _TYPES or not _sizes(
                     tensor.get("shape")) or not _sizes(tensor.get("data_offsets"), 2):
@@ -68,8 +66,8 @@ class Weights(Mapping[str, "npt.NDArray[Any]"]):
                 raise ValueError(f"{name}: its bytes do not fit its shape, or do not follow the tensor before it")
             yield name, (dtype, shape, at)
             at = begin + end
-        if at != size:
-            raise ValueError(f"has {size} bytes, and its header wants {at}")
+        if at != len(self._bytes):
+            raise ValueError(f"has {len(self._bytes)} bytes, and its header wants {at}")
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         import numpy as np
@@ -96,6 +94,7 @@ class Run:
         self.mpirun, self.program, self._file = mpirun, program, self.path / "metrics.jsonl"
         self.process: Optional[subprocess.Popen[bytes]] = None
         self._said: Optional[IO[bytes]] = None             # the process's standard error
+        self._heard = False                                # its socket has answered
 
     @property
     def running(self) -> bool:
@@ -181,8 +180,9 @@ class Run:
         if self.process and self.running:
             try:
                 self.ask("stop")
-            except Error:
-                self.process.terminate()
+            except Error:                                  # it is ending, or has no socket
+                if not self._heard:
+                    self.process.terminate()
             self.process.wait()
         if self.process and kind is None:
             self.wait()
@@ -222,11 +222,7 @@ class Run:
         with tempfile.TemporaryDirectory() as folder:
             _finish(self._command(f"--predict={folder}/p.npy", f"--run-dir={folder}/run", *tensor,
                                   init_from=init_from or self.path))
-            array: npt.NDArray[Any] = np.load(f"{folder}/p.npy")
-        return array
-
-    def _size(self) -> int:
-        return self._file.stat().st_size if self._file.exists() else 0
+            return np.asarray(np.load(f"{folder}/p.npy"))
 
     def _lines(self) -> bytes:
         data = self._file.read_bytes() if self._file.exists() else b""
@@ -240,9 +236,9 @@ class Run:
         if self.conf is None:
             raise ValueError(f"{self.path}: give the configuration file: Run(path, conf)")
         launcher = [*shlex.split(self.mpirun), "-np", str(self.ranks)] if launched and self.ranks else []
-        weights = [f"--init-from={os.fspath(init_from)}"] if init_from else []
-        settings = [f"-o{key}={_value(value)}" for key, value in self.options.items()]
-        return [*launcher, self.program, f"--stage-config={os.fspath(self.conf)}", *settings, *weights, *args]
+        options = [f"-o{key}={_value(value)}" for key, value in self.options.items()]
+        options += [f"--init-from={os.fspath(init_from)}"] if init_from else []
+        return [*launcher, self.program, f"--stage-config={os.fspath(self.conf)}", *options, *args]
 
 
 def start(conf: PathLike, *, ranks: Optional[int] = None, options: Optional[Mapping[str, Any]] = None,
@@ -258,16 +254,20 @@ def start(conf: PathLike, *, ranks: Optional[int] = None, options: Optional[Mapp
     shown = _finish(run._command(*args, "--print-config", "--json", init_from=init_from, launched=False))
     run.path = Path(json.loads(shown)["run"]["directory"]).absolute()
     run._file = run.path / "metrics.jsonl"
-    seen, before, run._said = run._size(), run._start_line(), tempfile.TemporaryFile()
+    before, run._said = run._start_line(), tempfile.TemporaryFile()
+    pause = _POLL + len(run._lines()) / 2e8                # to read earlier metrics again takes a tenth of it
     run.process = subprocess.Popen(run._command(*args, init_from=init_from), stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=run._said, start_new_session=True)
     try:
-        while run.running and (run._size() == seen or run._start_line() == before):
-            time.sleep(_POLL)
+        while run.running and run._start_line() in (b"", before):
+            time.sleep(pause)
+        run._heard = bool(run.status())
+    except Error:
+        pass                                               # it has ended already, or has no socket
     except BaseException:
         run.process.terminate()
         raise
-    if run._start_line() == before:
+    if run._start_line() in (b"", before):
         run.wait()
     return run
 
