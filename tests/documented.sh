@@ -358,6 +358,16 @@ END
 row "variable of mpstaged" CUDA_VISIBLE_DEVICES 0 'oneDNN|reference' \
     'CUDA_VISIBLE_DEVICES= $m --device auto --transport local --run-dir hidden'
 row "variable of mpstaged" COLUMNS 0 '^.{120,}$' 'COLUMNS=200 $m --print-schedule -o train.split_size=1'
+# The counter moves while the run trains.
+mkdir -p powercap/intel-rapl:0
+echo package-0 >powercap/intel-rapl:0/name
+echo 262143328850 >powercap/intel-rapl:0/max_energy_range_uj
+echo 1 >powercap/intel-rapl:0/energy_uj
+(for i in $(seq 2 2000); do echo "$i"000000 >powercap/new; mv powercap/new powercap/intel-rapl:0/energy_uj; sleep 0.02
+done) & mover=$!
+row "variable of mpstaged" MPSTAGED_POWERCAP 0 '"energy_joules":[1-9]' \
+    'MPSTAGED_POWERCAP=powercap $m --transport local -o train.steps=200 --run-dir energy && cat energy/metrics.jsonl'
+kill "$mover"
 variables() { section "$1" ENVIRONMENT | grep '^\.It Ev' | tr ' ' '\n' | grep '^[A-Z][A-Z]'; }
 all_used "variables of mpstaged(8)" "variable of mpstaged" variables mpstaged.8
 sigkill=OMPI_MCA_odls_base_sigkill_timeout

@@ -4,7 +4,9 @@
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 top=$(CDPATH='' cd -- "$here/.." && pwd)
-python=$(command -v python3 || true)
+python=${MPSTAGED_PYTHON:-$(command -v python3 || true)}
+unset SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID SLURM_CLUSTER_NAME FLUX_JOB_ID LSB_JOBID PBS_JOBID
+export SLURM_JOB_ID='4"2' MPSTAGED_POWERCAP="$aside/powercap"
 write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0  metrics = "127.0.0.1:0" }'
 if "$mpstaged" -c long.conf --check-config 2>&1 | grep -q 'built without libmicrohttpd'; then
     refused "built without libmicrohttpd, service.metrics is refused" 78 'built without libmicrohttpd' 2 -c long.conf
@@ -35,7 +37,17 @@ begin r "$mpstaged" -c long.conf --transport local
 check "the log names the address and the port that the system chose" [ "$host" = 127.0.0.1 -a "${port:-0}" -gt 0 ]
 answers silent >"$aside/silent" 2>&1 & waiter=$!
 well "the page of figures is whole and its figures agree" pages
+well "the run and its job have a name" named toy 2
+check "a host without readable counters has no energy, and the log says so" sh -c '
+    ! "$1" "$2/scrape.py" text "$3" "$4" | grep "^mpstaged_energy" && grep -q "energy: not available: .*powercap" "$5"
+    ' sh "$python" "$here" "$host" "$port" r/mpstaged.log
 well "the figures are those of metrics.jsonl" same r/metrics.jsonl
+well "OpenMetrics for clients that ask for it" formats
+if "$python" -c 'import prometheus_client.openmetrics' 2>/dev/null; then
+    well "prometheus_client parses it" judged
+else
+    skip "prometheus_client parses it" "no prometheus_client: pip install prometheus-client, and set MPSTAGED_PYTHON"
+fi
 well "three paths, two methods, and errors for all else" routes
 answers names >"$aside/names"
 sed -n '/^\.Sh MONITORING/,/^\.Sh EXIT/p' "$top/man/mpstaged.8.in" | grep '^\.It Cm' | tr -c 'a-z_\n' '\n' |
@@ -63,9 +75,7 @@ cat "$aside/exprs" "$top/conf/alerts.yml" | grep -oE '\b(mpstaged|process)_[a-z_
 if [ -s "$aside/strange" ]; then note <"$aside/strange"; fi
 check "dashboard and rules name only figures that are served" [ ! -s "$aside/strange" ]
 if command -v promtool >/dev/null; then
-    "$python" -c 'import sys, urllib.request as u
-sys.stdout.write(u.urlopen("http://%s:%s/metrics" % (sys.argv[1], sys.argv[2])).read().decode())' "$host" "$port" \
-        >"$aside/text"
+    answers text >"$aside/text"
     code=0
     promtool check metrics <"$aside/text" >"$aside/prom" 2>&1 || code=$?
     note <"$aside/prom"
@@ -128,9 +138,7 @@ begin mpi mpirun_n 2 "$mpstaged" -c long.conf -o "service.metrics=$six"
 well "two processes: the same at $six" pages
 other=$(ranks_alive | grep -vx "$(cat mpi/lock)")
 kill -STOP "$other"; sleep 1
-"$python" -c 'import sys, urllib.request as u
-print(u.urlopen("http://%s:%s/metrics" % (sys.argv[1].join("[]" if ":" in sys.argv[1] else ("", "")), sys.argv[2]))
-    .read().decode())' "$host" "$port" >"$aside/text" || true
+answers text >"$aside/text" || true
 kill -CONT "$other"
 beat() { sed -n 's/^mpstaged_heartbeat_age_seconds{stage="'"$1"'"} //p' "$aside/text"; }
 check "the rank that stands still is the one that is not heard of: $(beat 0) and $(beat 1) s" \

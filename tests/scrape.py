@@ -4,9 +4,9 @@ import http.client, json, math, re, resource, socket, sys, time
 question, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
 more = sys.argv[4:]
 
-def ask(method, path, body=None):
+def ask(method, path, body=None, accept=None):
     c = http.client.HTTPConnection(host, port, timeout=10)
-    c.request(method, path, body)
+    c.request(method, path, body, {"Accept": accept} if accept else {})
     r = c.getresponse()
     text = r.read().decode()
     c.close()
@@ -40,13 +40,67 @@ def metrics(text):
             assert (kind == "counter") == name.endswith("_total"), line
             types[name] = kind
         else:
-            m = re.fullmatch(r'([a-z_]+)(\{(?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*"(?:,|(?=\})))*\})? (\S+)', line)
+            m = re.fullmatch(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"(?:,|(?=\})))*\})? (\S+)', line)
             assert m, line
             name = re.sub("_(bucket|sum|count)$", "", m[1]) if types[family] == "histogram" else m[1]
             assert name == family and (m[1], m[2]) not in samples, line
             samples[m[1], m[2] or ""] = float(m[3])
     assert types.keys() == helps
     return types, samples
+
+def openmetrics(text):
+    """The page by the grammar of OpenMetrics 1.0: family -> type, and the same values as metrics()."""
+    types, samples, family, end = {}, {}, None, {"counter": "_total", "info": "_info", "gauge": ""}
+    number = r"[-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?|NaN|[-+]Inf"
+    assert text.endswith("\n# EOF\n")
+    for line in text.splitlines()[:-1]:
+        word = line.split(" ")
+        if word[:2] == ["#", "TYPE"]:
+            _, _, family, kind = word
+            assert family not in types and not family.endswith(("_total", "_info", "_count", "_sum", "_bucket")), line
+            types[family] = kind
+        elif word[:2] == ["#", "UNIT"]:
+            assert word[2] == family and family.endswith("_" + word[3]), line
+        elif word[:2] == ["#", "HELP"]:
+            assert word[2] == family, line
+        else:
+            m = re.fullmatch(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"(?:,|(?=\})))*\})? ('
+                             + number + ')', line)
+            assert m and (m[1], m[2] or "") not in samples, line
+            rest = m[1][len(family):] if m[1].startswith(family) else None
+            assert rest == end.get(types[family], rest) or types[family] == "histogram", line
+            assert types[family] != "histogram" or rest in ("_bucket", "_sum", "_count"), line
+            le = re.search('le="([^"]*)"', line)
+            assert not le or le[1] in ("+Inf", repr(float(le[1]))), line
+            assert types[family] != "info" or m[3] == "1", line
+            samples[m[1], m[2] or ""] = float(m[3])
+    return types, samples
+
+def formats():
+    """OpenMetrics for those who name it and do not prefer text/plain; the same figures as in the other format."""
+    of, plain = "application/openmetrics-text", "text/plain; version=0.0.4; charset=utf-8"
+    for accept, wants in {
+            of: True, of.upper() + " ; version=1.0.0": True, "text/html, " + of + ";q=0.1": True,
+            of + ";version=1.0.0;escaping=allow-utf-8;q=0.6," + of + ";version=0.0.1;q=0.5,"
+            "text/plain;version=1.0.0;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2": True,
+            of + ";q=0.4,text/plain;q=0.5": False, of + "; version=2.0.0": False, of + ";q=0": False, of + "-x": False,
+            "*/*": False, "text/plain": False, ",;=,;": False, None: False}.items():
+        r, text = ask("GET", "/metrics", accept=accept)
+        want = of + "; version=1.0.0; charset=utf-8" if wants else plain
+        assert r.status == 200 and r.getheader("Content-Type") == want, (accept, r.getheader("Content-Type"))
+        assert r.getheader("Vary") == "Accept"
+        (openmetrics if wants else metrics)(text)
+    types, new = openmetrics(ask("GET", "/metrics", accept=of)[1])
+    kinds, old = page()
+    short = lambda labels: re.sub(r'le="(\d+)\.0"', r'le="\1"', labels)
+    assert {(k, short(l)) for k, l in new} == old.keys(), {(k, short(l)) for k, l in new} ^ old.keys()
+    assert types == {re.sub("_(total|info)$", "", k): "info" if k.endswith("_info") else v for k, v in kinds.items()}
+
+def judged():
+    """The parser of prometheus_client takes the page."""
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+    found = list(parse(ask("GET", "/metrics", accept="application/openmetrics-text")[1]))
+    assert {f.name: f.unit for f in found}["mpstaged_step_duration_seconds"] == "seconds" and len(found) > 30
 
 def replicas():
     """Two replicas of one stage: each has figures of its own."""
@@ -75,6 +129,16 @@ def pages():
     assert abs(v["process_start_time_seconds", ""] - time.time()) < 600
     assert 1 << 20 < v["process_resident_memory_bytes", ""] < v["process_virtual_memory_bytes", ""]
     assert 5 < v["process_open_fds", ""] < v["process_max_fds", ""] and v["process_cpu_seconds_total", ""] > 0
+
+def text():
+    print(ask("GET", "/metrics")[1], end="")
+
+def named():
+    """mpstaged_info has what tells runs apart: NAME RANKS."""
+    (labels,) = [k[1] for k in page()[1] if k[0] == "mpstaged_info"]
+    for want in f'run="{more[0]}"', f'ranks="{more[1]}"', 'slurm_job_id="4\\"2"', "version=", "network=", "device=":
+        assert want in labels, (want, labels)
+    assert "flux" not in labels, labels
 
 def same():
     """Loss and learning rate are those that metrics.jsonl has for that step."""
@@ -155,7 +219,7 @@ def word():
 
 try:
     globals()[question]()
-    if question not in ("names", "word"):
+    if question not in ("names", "text", "word"):
         print("well")
 except Exception as e:                                    # the script shows it
     print(f"{question}: {type(e).__name__}: {e}")

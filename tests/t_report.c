@@ -1,5 +1,6 @@
 /* What a run writes and shows to people, without ranks: run directory, terminal, progress and log lines, scores in all
  * outputs. */
+#include "config.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 #include "report/reporter.h"
 #include "cluster/log.h"
+#include "report/energy.h"
 #include "report/progress.h"
 #include "report/rundir.h"
 #include "files.h"
@@ -293,11 +295,16 @@ START_TEST(figures_of_a_run)
     struct sums s;
     static const struct reporter *const list[] = {&reporter_prometheus, NULL};
     struct ckpt from = {.step = 2};
+    strcpy(j.dev.isa, "avx2");
+    setenv("SLURM_JOB_ID", "17", 1);
     struct report_run q = {.job = &j};
     struct reporters *t;
     struct err e = {0};
     ck_assert(!reporters_open(list, &q, &t, &e));
     ck_assert(page_has(t, "mpstaged_run_info{name=\"a\\\"b\\\\c\\\\x0ad\"} 1"));
+    ck_assert(page_has(t, "mpstaged_info{ranks=\"1\",version=\"" PACKAGE_VERSION "\",run=\"a\\\"b\\\\c\\\\x0ad\","
+                          "device=\"avx2\",slurm_job_id=\"17\"} 1"));
+    ck_assert(!page_has(t, "mpstaged_energy_joules_total{"));
     ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"committed\"} 0"));
     ck_assert(page_has(t, "# TYPE mpstaged_loss gauge\n# HELP mpstaged_score Other scores of the last step"));
     r->o = (struct order){.kind = ORDER_TRAIN, .step = 5};
@@ -330,6 +337,55 @@ START_TEST(figures_of_a_run)
     reporters_close(t);
     graph_free(j.graph);
     free(r);
+}
+END_TEST
+
+static void zone_put(int zone, const char *name, const char *range, const char *uj)
+{
+    char path[60];
+    const struct { const char *file, *text; } of[] = {
+        {"name", name}, {"max_energy_range_uj", range}, {"energy_uj", uj}};
+    snprintf(path, sizeof path, "intel-rapl:%d", zone);
+    mkdir(path, 0777);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "intel-rapl:%d/%s", zone, of[i].file);
+        if (of[i].text) put_text(path, of[i].text);
+    }
+}
+
+static struct energy *energy_of_here(void)
+{
+    extern const struct reporter reporter_energy;
+    struct conf c = {.run.name = "a"};
+    struct job j = {.conf = &c};
+    void *self = NULL;
+    struct err e = {0};
+    setenv("MPSTAGED_POWERCAP", ".", 1);
+    ck_assert(!reporter_energy.open(&(struct report_run){.job = &j}, &self, &e));
+    return self;
+}
+
+/* Packages count, and parts of them and whole machines do not. A counter begins anew behind its range. What has no
+ * value is not 0. */
+START_TEST(energy_of_packages)
+{
+    struct energy *g = energy_of_here();
+    ck_assert(!g && energy_joules(g) < 0);
+    zone_put(0, "package-0\n", "9000000\n", "8000000\n");
+    zone_put(1, "psys\n", "9000000\n", "1\n");
+    zone_put(2, "package-1\n", "9000000\n", NULL);
+    ck_assert(!energy_of_here());                         /* half of the packages is no sum */
+    zone_put(2, "package-1\n", "9000000\n", "5\n");
+    ck_assert((g = energy_of_here()) && g->n == 2 && energy_joules(g) < 0);
+    zone_put(1, "psys\n", "9000000\n", "2000000\n");
+    zone_put(2, "package-1\n", "9000000\n", "500005\n");
+    ck_assert_double_eq(energy_joules(g), 0.5);
+    zone_put(0, "package-0\n", "9000000\n", "1000000\n");
+    ck_assert_double_eq(energy_joules(g), 2.5);
+    unlink("intel-rapl:2/energy_uj");
+    ck_assert_double_eq(energy_joules(g), 2.5);
+    ck_assert(g->domain[0].uj == 2000000 && !strcmp(g->domain[1].name, "package-1"));
+    free(g);
 }
 END_TEST
 
@@ -431,6 +487,7 @@ int main(void)
     tcase_add_test(dir, run_directory_with_results_is_refused);
     tcase_add_test(dir, run_directory_of_two_starts_goes_to_the_first);
     tcase_add_test(dir, run_directory_below_a_file_is_refused);
+    tcase_add_test(dir, energy_of_packages);
     tcase_add_loop_test(dir, other_scores_are_told, 0, 2);
     return suite_run("report", CK_FORK, pure, dir);
 }

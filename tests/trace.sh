@@ -41,6 +41,37 @@ else why; not_ok "two replicas: $code"; fi
     >"$aside/out" 2>"$aside/err" </dev/null && code=0 || code=$?
 if [ "$code" -eq 0 ]; then reads "threads of one process, one step" threads.json 1
 else why; not_ok "threads: $code"; fi
+
+# ---- spans for OpenTelemetry -----------------------------------------------------------------------------------------
+python=${MPSTAGED_PYTHON:-python3} otlp="$here/../contrib/otlp-send"
+# spans TEXT TRACE REQUESTS RANKS STEPS
+spans() {
+    spans_text=$1; shift
+    "$python" "$here/otlp.py" "$@" >"$aside/said" 2>&1 || echo failed >>"$aside/said"
+    case $(tail -n 1 "$aside/said") in
+    well) ok "$spans_text" ;;
+    "no opentelemetry-proto")
+        ok "$spans_text"
+        skip "protobuf reads them, too" "pip install opentelemetry-proto, and set MPSTAGED_PYTHON" ;;
+    *) note <"$aside/said"; not_ok "$spans_text" ;;
+    esac
+}
+"$python" "$otlp" four.json >"$aside/four.jsonl"
+spans "contrib/otlp-send: spans of four ranks" four.json "$aside/four.jsonl" 4 1
+"$python" "$otlp" sides.json >"$aside/sides.jsonl"
+spans "of two replicas" sides.json "$aside/sides.jsonl" 4 3
+"$python" "$here/otlp.py" serve "$aside/port" "$aside/got.jsonl" & collector=$!
+for _ in $(seq 200); do [ ! -e "$aside/port" ] || break; sleep 0.05; done
+url=http://127.0.0.1:$(cat "$aside/port")
+check "they go to a collector" "$python" "$otlp" 1f1b/trace.json --url "$url/v1/traces"
+spans "which has them all" 1f1b/trace.json "$aside/got.jsonl" 2 3
+otlp_fails() { code=0; "$python" "$otlp" "$@" >"$aside/out" 2>"$aside/err" || code=$?; }
+otlp_fails 1f1b/trace.json --url "$url/other"
+check "another path: one line, and 69" [ "$code" -eq 69 -a "$(grep -c '404' "$aside/err")" -eq 1 ]
+kill "$collector"
+otlp_fails 1f1b/metrics.jsonl
+check "no trace: one line, and 65" [ "$code" -eq 65 -a "$(grep -c 'no trace' "$aside/err")" -eq 1 ]
+
 same=$(for r in naive gpipe 1f1b; do done_field $r/metrics.jsonl weights_hash; echo; done | sort -u | grep -c .)
 job 2 -c mlp.conf --run-dir plain
 check "traced runs have the weights of one that is not" [ "$same" -eq 1 \

@@ -157,6 +157,19 @@ int launched_rank_in(const char *entry)
     return -1;
 }
 
+void launched_ids(void (*take)(void *ctx, const char *label, const char *id), void *ctx)
+{
+    static const struct { const char *label, *variable; } ids[] = {
+        {"slurm_job_id", "SLURM_JOB_ID"}, {"slurm_array_job_id", "SLURM_ARRAY_JOB_ID"},
+        {"slurm_array_task_id", "SLURM_ARRAY_TASK_ID"}, {"slurm_cluster_name", "SLURM_CLUSTER_NAME"},
+        {"flux_job_id", "FLUX_JOB_ID"}, {"lsf_job_id", "LSB_JOBID"}, {"pbs_job_id", "PBS_JOBID"},
+    };
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        const char *id = getenv(ids[i].variable);
+        if (id && *id) take(ctx, ids[i].label, id);
+    }
+}
+
 int64_t launched_seconds_left(void)
 {
     const char *s = getenv("SLURM_JOB_END_TIME");

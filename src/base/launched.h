@@ -30,6 +30,8 @@ int launched_ranks(void);
 int launched_here(void);
 /* The rank in "NAME=VALUE", an entry of a process's environment; -1: it is another variable. */
 int launched_rank_in(const char *entry);
+/* Gives the ids of jobs that the environment names, each with its label, such as "slurm_job_id". */
+void launched_ids(void (*take)(void *ctx, const char *label, const char *id), void *ctx);
 /* Seconds until the job's end that Slurm states in SLURM_JOB_END_TIME (seconds since 1970), by the wall clock of now.
  * -1: it states none, or one that is over. */
 int64_t launched_seconds_left(void);

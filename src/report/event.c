@@ -121,6 +121,8 @@ done[] = {
     AS("weights_ranks", JSON, json, "", "which ranks held them: pairs of a rank and how many tensors, in the order of "
        "the file"),
     OF(reason, TEXT, "", "finished, stopped or patience (train.patience)"),
+    OF(energy_joules, REAL, "J", "of the processor packages of rank 0's host during this process, with all that ran "
+       "there; left out if not available, see MONITORING"),
     OF(trained_samples, WHOLE, "", "of the whole run"), AS("total_seconds", SECONDS, ns, "s", "of this process"), {0}};
 
 const struct event_field event_stage[] = {

@@ -1,15 +1,18 @@
-/* The metrics of a run, and the page for Prometheus: text format 0.0.4 (mpstaged(8), MONITORING). Counters begin at 0
- * with the process. */
+/* The metrics of a run, and the page for Prometheus: text format 0.0.4, or OpenMetrics 1.0 (mpstaged(8), MONITORING).
+ * Counters begin at 0 with the process. */
 #include "config.h"
 #include <dirent.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/launched.h"
 #include "base/proc.h"
 #include "cluster/heartbeat.h"
+#include "report/energy.h"
 #include "report/reporter.h"
 
 /* Upper bounds of the histogram of step durations, in seconds. */
@@ -27,11 +30,12 @@ struct prometheus {
     /* checkpoints; step, when and seconds: of the last committed one */
     struct { uint64_t good, bad, step, when; double seconds; } kept;
     struct rank_counters *rank;
+    struct energy *energy;                                /* NULL: not available */
 };
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-static void page_print(struct prometheus *t, struct text *page);
+static void page_print(struct prometheus *t, const struct event *ev);
 
 /* The run continues after the checkpoint of that step. */
 static void kept_from(struct prometheus *t, uint64_t step)
@@ -45,7 +49,8 @@ static int counters_open(const struct report_run *q, void **self, struct err *e)
     const struct job *j = q->job;
     struct prometheus *t = *self = mem_alloc(sizeof *t);
     (void)e;
-    *t = (struct prometheus){.job = j, .norm = -1, .ended = clock_ns(), .restarts = q->from != NULL};
+    *t = (struct prometheus){.job = j, .norm = -1, .ended = clock_ns(), .restarts = q->from != NULL,
+                             .energy = reporters_find(q->all, "energy")};
     t->rank = mem_alloc((size_t)job_world(j) * sizeof *t->rank);
     for (int i = 0; i < job_world(j); i++) t->rank[i].heard = t->ended;
     graph_scores(j->graph, &t->scores);
@@ -111,7 +116,7 @@ static int counters_on(void *self, const struct event *ev, struct err *e)
         kept_from(t, (uint64_t)ev->to);
         t->rollbacks++;
         break;
-    case EVENT_PAGE: page_print(t, ev->page); break;
+    case EVENT_PAGE: page_print(t, ev); break;
     default: break;
     }
     return 0;
@@ -138,7 +143,7 @@ static double seconds_of(struct timeval t) { return (double)t.tv_sec + (double)t
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
-struct page { const struct prometheus *t; struct text *out; const char *name; uint64_t now; };
+struct page { const struct prometheus *t; struct text *out; const char *name; uint64_t now; bool openmetrics; };
 
 static void add_number(struct text *t, double x)
 {
@@ -196,6 +201,32 @@ static void put_build(const struct page *p)
     text_add(p->out, "} 1\n");
 }
 
+static void add_id(void *ctx, const char *label, const char *id)
+{
+    text_add(ctx, ",");
+    add_label(ctx, label, id);
+}
+
+static void put_info(const struct page *p)
+{
+    const struct job *j = p->t->job;
+    const char *network = j->conf->model.network ? j->conf->model.network : j->conf->model.graph;
+    text_add(p->out, "%s{ranks=\"%d\"", p->name, job_world(j));
+    add_id(p->out, "version", PACKAGE_VERSION);
+    add_id(p->out, "run", j->conf->run.name);
+    if (network) add_id(p->out, "network", network);
+    add_id(p->out, "device", j->dev.isa);
+    launched_ids(add_id, p->out);
+    text_add(p->out, "} 1\n");
+}
+
+static void put_energy(const struct page *p)
+{
+    struct energy *g = p->t->energy;
+    if (energy_joules(g) > 0)
+        for (int i = 0; i < g->n; i++) put_label(p, "domain", g->domain[i].name, (double)g->domain[i].uj * 1e-6);
+}
+
 static void put_run(const struct page *p) { put_label(p, "name", p->t->job->conf->run.name, 1); }
 static void put_step(const struct page *p) { put(p, (double)p->t->step); }
 static void put_planned(const struct page *p) { put(p, (double)p->t->planned); }
@@ -225,9 +256,12 @@ static void put_tests(const struct page *p)
 static void put_durations(const struct page *p)
 {
     uint64_t n = 0;
-    for (int i = 0; i < BOUNDS; i++)
-        text_add(p->out, "%s_bucket{le=\"%g\"} %llu\n", p->name, bounds[i],
+    for (int i = 0; i < BOUNDS; i++) {
+        /* OpenMetrics wants a point in every bound */
+        const char *point = p->openmetrics && bounds[i] == floor(bounds[i]) ? ".0" : "";
+        text_add(p->out, "%s_bucket{le=\"%g%s\"} %llu\n", p->name, bounds[i], point,
                  (unsigned long long)(n += p->t->within[i]));
+    }
     n += p->t->within[BOUNDS];
     text_add(p->out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum", p->name, (unsigned long long)n, p->name);
     add_number(p->out, (double)p->t->duration_ns * 1e-9);
@@ -293,6 +327,7 @@ static void put_most_files(const struct page *p)
 
 static const struct { const char *name, *type, *help; void (*put)(const struct page *p); } rows[] = {
     {"mpstaged_build_info", "gauge", "Program, backend and library; always 1", put_build},
+    {"mpstaged_info", "gauge", "Run, network, device, ranks and ids of jobs; always 1", put_info},
     {"mpstaged_run_info", "gauge", "Name of the run; always 1", put_run},
     {"mpstaged_step", "gauge", "Number of the last step", put_step},
     {"mpstaged_planned_steps", "gauge", "Number of the step that ends the run", put_planned},
@@ -320,6 +355,8 @@ static const struct { const char *name, *type, *help; void (*put)(const struct p
     {"mpstaged_damaged_transfers_total", "counter", "Tensors corrupted in transfer between ranks", put_damaged},
     {"mpstaged_rollbacks_total", "counter", "Roll-backs of this process to a checkpoint", put_rollbacks},
     {"mpstaged_heartbeat_age_seconds", "gauge", "Time since the last heartbeat of a stage's rank", put_heartbeat},
+    {"mpstaged_energy_joules_total", "counter",
+     "Energy of the processor packages of rank 0's host; without a value: not available", put_energy},
     {"process_cpu_seconds_total", "counter", "CPU time of rank 0", put_cpu},
     {"process_resident_memory_bytes", "gauge", "Resident memory of rank 0", put_resident},
     {"process_virtual_memory_bytes", "gauge", "Address space of rank 0", put_virtual},
@@ -328,16 +365,32 @@ static const struct { const char *name, *type, *help; void (*put)(const struct p
     {"process_start_time_seconds", "gauge", "When rank 0 began, since 1970", put_start},
 };
 
-static void page_print(struct prometheus *t, struct text *page)
+/* OpenMetrics names a family without the end that its type gives to samples, and states units. */
+static void head_openmetrics(const struct page *p, const char *type, const char *help)
+{
+    static const char *const units[] = {"_seconds", "_bytes", "_ratio", "_joules"};
+    char family[64];
+    bool info = text_ends(p->name, "_info"), total = text_ends(p->name, "_total");
+    snprintf(family, sizeof family, "%.*s", (int)(strlen(p->name) - strlen(info ? "_info" : total ? "_total" : "")),
+             p->name);
+    text_add(p->out, "# TYPE %s %s\n", family, info ? "info" : type);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (text_ends(family, units[i])) text_add(p->out, "# UNIT %s %s\n", family, units[i] + 1);
+    text_add(p->out, "# HELP %s %s\n", family, help);
+}
+
+static void page_print(struct prometheus *t, const struct event *ev)
 {
     for (int i = 0; i < job_world(t->job); i++)
         if (t->rank[i].heard < heartbeat_heard(i)) t->rank[i].heard = heartbeat_heard(i);
-    struct page p = {.t = t, .out = page, .now = clock_ns()};
+    struct page p = {.t = t, .out = ev->page, .now = clock_ns(), .openmetrics = ev->openmetrics};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         p.name = rows[i].name;
-        text_add(page, "# HELP %s %s\n# TYPE %s %s\n", p.name, rows[i].help, p.name, rows[i].type);
+        if (p.openmetrics) head_openmetrics(&p, rows[i].type, rows[i].help);
+        else text_add(p.out, "# HELP %s %s\n# TYPE %s %s\n", p.name, rows[i].help, p.name, rows[i].type);
         rows[i].put(&p);
     }
+    if (p.openmetrics) text_add(p.out, "# EOF\n");
 }
 
 const struct reporter reporter_prometheus = {.name = "prometheus", .open = counters_open, .on = counters_on,

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 #include "base/address.h"
 #include "base/mem.h"
@@ -68,9 +69,54 @@ static void address_of(int fd, char buf[ADDRESS_TEXT])
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
+/* What a client wants of a type, by one range of its header Accept: "TYPE; PARAMETER=VALUE; ...". Returns the quality q
+ * from 0 to 1, or -1 where the range is of another type, or of a version with another first number than 1 or 0. */
+static double range_quality(const char *range, size_t n, const char *type)
+{
+    const char *end = range + n, *at = memchr(range, ';', n);
+    double q = 1;
+    if ((size_t)((at ? at : end) - range) < strlen(type) || strncasecmp(range, type, strlen(type))) return -1;
+    range += strlen(type);
+    if (range + strspn(range, " \t") < (at ? at : end)) return -1;
+    while (at && at < end) {
+        at += 1 + strspn(at + 1, " \t");
+        if (!strncasecmp(at, "q=", 2)) q = strtod(at + 2, NULL);
+        if (!strncasecmp(at, "version=", 8) && ((at[8] != '0' && at[8] != '1') || at[9] != '.')) return -1;
+        at = memchr(at, ';', (size_t)(end - at));
+    }
+    return q;
+}
+
+static double accept_quality(const char *accept, const char *type)
+{
+    double best = -1;
+    while (accept && *accept) {
+        accept += strspn(accept, ", \t");
+        size_t n = strcspn(accept, ",");
+        double q = range_quality(accept, n, type);
+        if (q > best) best = q;
+        accept += n;
+    }
+    return best;
+}
+
+/* OpenMetrics is for those who name it, unless they prefer text/plain. */
+static bool openmetrics_wanted(struct MHD_Connection *c)
+{
+    const char *accept = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+    double q = accept_quality(accept, "application/openmetrics-text");
+    return q > 0 && q >= accept_quality(accept, "text/plain");
+}
+
 static unsigned page_metrics(const struct http *h, struct text *t)
 {
-    h->calls.metrics(h->calls.ctx, t);
+    h->calls.metrics(h->calls.ctx, false, t);
+    return MHD_HTTP_OK;
+}
+
+static unsigned page_openmetrics(const struct http *h, struct text *t)
+{
+    h->calls.metrics(h->calls.ctx, true, t);
     return MHD_HTTP_OK;
 }
 
@@ -88,7 +134,10 @@ static unsigned page_ready(const struct http *h, struct text *t)
     return ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
-static const struct { const char *path, *type; unsigned (*write)(const struct http *h, struct text *t); } pages[] = {
+struct http_page { const char *path, *type; unsigned (*write)(const struct http *h, struct text *t); };
+static const struct http_page
+openmetrics = {"/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8", page_openmetrics},
+pages[] = {
     {"/metrics", "text/plain; version=0.0.4; charset=utf-8", page_metrics},
     {"/healthz", "text/plain; charset=utf-8", page_health},
     {"/readyz", "text/plain; charset=utf-8", page_ready},
@@ -104,6 +153,7 @@ static enum MHD_Result text_send(struct MHD_Connection *c, unsigned status, cons
     }
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(r, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT);
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED) MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     enum MHD_Result sent = MHD_queue_response(c, status, r);
     MHD_destroy_response(r);
@@ -133,8 +183,9 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const cha
     }
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         if (strcmp(pages[i].path, path)) continue;
-        unsigned status = pages[i].write(h, &t);
-        return text_send(c, status, pages[i].type, &t);
+        const struct http_page *p = i == 0 && openmetrics_wanted(c) ? &openmetrics : &pages[i];
+        unsigned status = p->write(h, &t);
+        return text_send(c, status, p->type, &t);
     }
     return refuse(c, MHD_HTTP_NOT_FOUND, "here are /metrics, /healthz and /readyz");
 }

@@ -17,7 +17,8 @@ enum { HTTP_CLIENTS = 32, HTTP_FILES = HTTP_CLIENTS + 24 };
 
 struct http;
 struct http_calls {
-    void (*metrics)(void *ctx, struct text *page);        /* writes the page of /metrics */
+    /* Writes the page of /metrics: OpenMetrics 1.0, or Prometheus' text format 0.0.4. */
+    void (*metrics)(void *ctx, bool openmetrics, struct text *page);
     bool (*ready)(void *ctx, struct text *word);          /* whether the run makes progress; word: its state */
     void *ctx;
 };

@@ -296,9 +296,9 @@ static json_t *on_status(void *ctx)
     return o;
 }
 
-static void on_metrics(void *ctx, struct text *page)
+static void on_metrics(void *ctx, bool openmetrics, struct text *page)
 {
-    request_tell(ctx, &(struct event){.kind = EVENT_PAGE, .page = page});
+    request_tell(ctx, &(struct event){.kind = EVENT_PAGE, .page = page, .openmetrics = openmetrics});
 }
 
 /* Uses the words of mpstagectl's status, and two for states that it does not distinguish. */
