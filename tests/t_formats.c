@@ -346,14 +346,14 @@ START_TEST(tokens_as_rows)
 }
 END_TEST
 
-START_TEST(gpus_do_not_store_them)
+START_TEST(gpus_store_no_fp16)
 {
     struct err e = {0};
     struct device d;
     struct graph *g = rig_graph(rig_tied);
     if (be_find("cuda")) {
         be_find("cuda")->suppose(&d);
-        d.frozen = I8;
+        d.frozen = F16;
         ck_assert(!select_make(g, &d, 2, &e) && e.code == E_CONF);
     }
     graph_free(g);
@@ -371,6 +371,6 @@ int main(void)
     tcase_add_test(t, too_large_is_found);
     tcase_add_loop_test(t, kernels_see_stored_values, 0, N_OF(backends) * N_OF(types));
     tcase_add_test(t, tokens_as_rows);
-    tcase_add_test(t, gpus_do_not_store_them);
+    tcase_add_test(t, gpus_store_no_fp16);
     return suite_run("formats", CK_FORK, t);
 }

@@ -451,19 +451,38 @@ static int plan_placed(struct job *j, struct err *e)
     return !j->pl || plan_kinds(j, e) ? -1 : 0;
 }
 
+/* With all weights in files that may lie there. Sets *fits. */
+static int plan_cut(struct job *j, int n_ranks, const uint64_t *limit, int n, int flight, bool *fits, struct err *e)
+{
+    unplan(j);
+    j->n_tiers = n, j->tier_flight = flight;
+    if (plan_all(j, n_ranks, e)) return -1;
+    *fits = tiers_choose(j, limit);
+    return 0;
+}
+
 /* The more micro-batches are kept, the less often weights in files are read; fewer are kept until the plan fits. */
-static int plan_in_files(struct job *j, int n_ranks, const uint64_t *limit, struct err *e)
+static int plan_flights(struct job *j, int n_ranks, const uint64_t *limit, int n, bool *fits, struct err *e)
 {
     const int most = j->batch[PLAN_FULL] > 0 ? (j->batch[PLAN_FULL] - 1) / split_of(j, j->batch[PLAN_FULL]) + 1 : 1;
-    const int n = tiers_stages(j, limit);
-    for (int flight = most; flight; flight = flight > 1 ? (flight + 1) / 2 : 0) {
-        unplan(j);
-        j->n_tiers = n;
-        j->tier_flight = flight < most ? flight : 0;
-        if (plan_all(j, n_ranks, e)) return -1;           /* with all weights in files that may lie there */
-        if (tiers_choose(j, limit) || j->conf->pipeline.in_flight) break;
+    for (int k = most; k; k = k > 1 && !*fits && !j->conf->pipeline.in_flight ? (k + 1) / 2 : 0)
+        if (plan_cut(j, n_ranks, limit, n, k < most ? k : 0, fits, e)) return -1;
+    return 0;
+}
+
+/* How even stages can be depends on their number: if the first one does not fit, others up to twice it may. */
+static int plan_in_files(struct job *j, int n_ranks, const uint64_t *limit, struct err *e)
+{
+    const int n = tiers_stages(j, limit), p = j->mesh.size[AXIS_PP];
+    bool fits = false, bad = plan_flights(j, n_ranks, limit, n, &fits, e);
+    const int most = j->conf->pipeline.stages > p || j->first_only ? 0 : n / p;
+    for (int k = 2; !bad && !fits && k <= most; k = k > 0 ? -k : 2 - k) {
+        const int other = n - k * p;
+        if (other > p && other <= j->sel->n_groups)
+            bad = plan_cut(j, n_ranks, limit, other, 1, &fits, e) ||
+                  (fits && plan_flights(j, n_ranks, limit, other, &fits, e));
     }
-    if (plan_placed(j, e)) return -1;
+    if (bad || (most && !fits && plan_flights(j, n_ranks, limit, n, &fits, e)) || plan_placed(j, e)) return -1;
     if (j->offloads < OFFLOADS_WEIGHTS || tiers_fit(j, limit)) return 0;
     free(j->in_file);                                     /* the largest weights and gradients are of two stages */
     tiers_all(j);

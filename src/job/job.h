@@ -52,7 +52,8 @@ struct job {
     struct prompts *prompts;                               /* of run.generate; NULL: it does not generate */
     struct plan *plan[PLAN_KINDS]; int n_plans;            /* the plan set; its plans differ in batch size */
     struct plan *(*more)[PLAN_KINDS];                      /* the sets of the other pipelines; NULL: there are none */
-    bool first_only;                                       /* plan only the first pipeline, which has the most to do */
+    bool first_only;                                       /* plan only the first pipeline, which has the most to do,
+                                                            * and of numbers of stages in files the first */
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples; -1: not needed */
     int max_batch;
     int output;                                            /* if job_wants: the tensor that evaluations return */

@@ -188,11 +188,13 @@ static void files_table(const struct plan *p, const struct cost *k, const struct
         const double rate = sim_outside_ns(k, p->pl, r), ns = rate * (double)s->rank[r].fetched,
                      waits = s->rank[r].part[ACC_FETCH];
         text_add(out, "rank %d: %s of %zu of %d stages, %s, lie %s; %d slots of %s. A step %s %s in %s at %.2f "
-                 "GB/s, and waits %s of that\n", r, grads ? "weights and their gradients" : "frozen weights", n,
+                 "GB/s", r, grads ? "weights and their gradients" : "frozen weights", n,
                  m->n_stages_of[r], text_bytes(bytes, b[0]), outside_text(p->pl, r, where), of->n,
                  text_bytes(of->bytes + of->grad_bytes, b[1]),
                  grads ? "reads and writes" : "reads", text_bytes(s->rank[r].fetched, b[2]),
-                 text_seconds(ns * 1e-9, b[3]), 1 / rate, text_seconds(waits * 1e-9, b[4]));
+                 text_seconds(ns * 1e-9, b[3]), 1 / rate);
+        if (!s->rank[r].moved) text_add(out, ", and waits %s of that", text_seconds(waits * 1e-9, b[4]));
+        text_add(out, "\n");
     }
 }
 
@@ -208,9 +210,8 @@ static void moved_table(const struct plan *p, const struct cost *k, const struct
                  "and writes it%s in %s at %.2f GB/s", r, text_bytes(f->all, b[0]), outside_text(p->pl, r, where), f->n,
                  text_bytes(f->place, b[1]), f->beside ? ", and weights," : "",
                  text_seconds(ns * 1e-9, b[2]), 1 / rate);
-        if (!p->pl->slots[r].n)
-            text_add(out, ", and waits %s of that", text_seconds(s->rank[r].part[ACC_FETCH] * 1e-9, b[3]));
-        text_add(out, "\n");
+        text_add(out, ", and waits %s %s\n", text_seconds(s->rank[r].part[ACC_FETCH] * 1e-9, b[3]),
+                 p->pl->slots[r].n ? "in all" : "of that");
     }
 }
 
