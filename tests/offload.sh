@@ -25,6 +25,19 @@ on='-o pipeline.disk=disk -o pipeline.offload_optimizer=yes'
 peak() { "$mpstaged" -c lm.conf --plan --json "$@" | sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' | head -n 1; }
 on_disk() { "$mpstaged" -c lm.conf --plan --json "$@" | sed -n 's/.*"optimizer_outside_bytes": \([0-9]*\).*/\1/p'; }
 
+# ---- the least limit -------------------------------------------------------------------------------------------------
+# How even stages can be depends on their number, so others are tried: what fits a limit fits each larger one.
+sed 's/intermediate_size = 256  num_hidden_layers = 4/intermediate_size = 352  num_hidden_layers = 8/
+    s/batch_size = 4/batch_size = 8/; s/^pipeline {/pipeline { recompute = "all" /' lm.conf >deep.conf
+first='' not=''
+for l in $(seq 4000000 100000 7600000); do
+    if "$mpstaged" -c deep.conf --plan -o pipeline.disk=disk -o pipeline.max_memory="$l" >"$aside/out" 2>&1
+    then first=${first:-$l}
+    elif [ -n "$first" ]; then not="$not $l"; fi
+done
+check "a plan fits some of these limits" [ -n "$first" ]
+check "and all that are larger than the first, $first, not:$not" [ -z "$not" ]
+
 # ---- the same bits ---------------------------------------------------------------------------------------------------
 # same TEXT RANKS OPTIONS...: weights as those of $want
 same() {
