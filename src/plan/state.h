@@ -10,8 +10,9 @@
 enum state_kind { STATE_WEIGHT, STATE_STATISTIC, STATE_COUNTER, STATE_CACHE, STATE_OPTIMIZER, STATE_AVERAGE,
                   STATE_KINDS };
 enum state_region { IN_PARAM, IN_STATE, STATE_REGIONS };
-/* Where a row lies. FILE: in a file. A rank's copy of a parameter has a place in a slot of weights while it is used; of
- * an optimizer's buffer, off is its place in the rank's file (struct state_file). */
+/* Where a row lies. FILE: outside the device, in a file or, beside a GPU, in the host's memory. A rank's copy of a
+ * parameter has a place in a slot of weights while it is used; of an optimizer's buffer, off is its place outside
+ * (struct state_file). */
 enum home { HOME_DEVICE, HOME_FILE };
 #define STATE_NOWHERE SIZE_MAX
 
