@@ -18,10 +18,10 @@
   (arguments
    (list #:configure-flags #~(list "--with-systemdsystemunitdir=no" "--with-cuda=no")
          #:tests? #f))                  ;they start MPI jobs, for an hour
-  (native-inputs (map specification->package '("autoconf" "automake" "pkg-config")))
+  (native-inputs (map specification->package '("autoconf" "automake" "pkg-config" "protobuf-c")))
   (inputs (map specification->package
                '("jansson" "libjpeg-turbo" "libmicrohttpd" "libpng" "libuv" "oneapi-dnnl" "openmpi" "pcre2"
-                 "random123" "utf8proc" "xxhash" "zlib")))
+                 "protobuf-c" "random123" "utf8proc" "xxhash" "zlib")))
   (synopsis "Train neural networks as pipelines of processes")
   (description "mpstaged cuts a neural network into stages, each of which a process computes.  Trained weights have
 the same bits for every cut, schedule and number of ranks.")

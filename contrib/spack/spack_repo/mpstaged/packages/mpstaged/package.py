@@ -22,6 +22,7 @@ class Mpstaged(AutotoolsPackage):
     version("0.2.0")
 
     variant("prometheus", default=True, description="Serve figures to Prometheus")
+    variant("onnx", default=True, description="Read and write ONNX files")
     variant("cuda", default=False, description="GPUs of NVIDIA, by cuDNN and NCCL")
 
     depends_on("c", type="build")
@@ -44,6 +45,7 @@ class Mpstaged(AutotoolsPackage):
     depends_on("libjpeg-turbo@2:")
     depends_on("libpng@1.6.32:")
     depends_on("libmicrohttpd@0.9.71:", when="+prometheus")
+    depends_on("protobuf-c@1.3:", when="+onnx")
     with when("+cuda"):
         depends_on("cuda@13:")
         depends_on("cudnn@9:")
@@ -54,6 +56,7 @@ class Mpstaged(AutotoolsPackage):
     def configure_args(self):
         args = ["--with-systemdsystemunitdir=no", "--with-cuda=no"]
         args += self.with_or_without("microhttpd", variant="prometheus")
+        args += self.with_or_without("onnx")
         if self.spec.satisfies("+cuda"):
             args[1] = "--with-cuda=" + self.spec["cuda"].prefix
             args += [f"--with-{name}={self.spec[name].prefix}" for name in ("cudnn", "nccl")]
