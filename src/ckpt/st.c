@@ -12,6 +12,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/st.h"
 #include "ckpt/st_other.h"
+#include "model/onnx/onnx.h"
 
 enum { HEADER_MAX = 100000000 };
 
@@ -187,13 +188,21 @@ int st_find(const struct st *s, const char *name)
 
 int st_read(struct st *s, int i, void *out, struct err *e)
 {
-    return file_read_at(s->fd, s->path, s->t[i].begin, out, (size_t)(s->t[i].end - s->t[i].begin), e);
+    return st_read_part(s, &s->t[i], 0, out, (size_t)(s->t[i].end - s->t[i].begin), e);
+}
+
+int st_read_part(const struct st *s, const struct st_tensor *t, uint64_t at, void *out, size_t n, struct err *e)
+{
+    if (!t->values) return file_read_at(s->fd, s->path, t->begin + at, out, n, e);
+    memcpy(out, t->values + at, n);
+    return 0;
 }
 
 void st_close(struct st *s)
 {
     if (!s) return;
     if (s->fd >= 0) close(s->fd);
+    if (s->onnx) onnx_weights_close(s->onnx);
     arena_free(s->mem);
 }
 
@@ -309,6 +318,7 @@ static int index_file_open(const char *index, struct st ***out, int *n, struct e
 static int one_open(const char *path, struct st ***out, int *n, struct err *e)
 {
     if (is_index(path)) return index_file_open(path, out, n, e);
+    if (onnx_is(path)) return st_onnx_open(path, out, n, e);
     *out = mem_alloc(sizeof **out);
     **out = st_open(path, e);
     *n = **out != NULL;

@@ -8,20 +8,25 @@
 #include "base/err.h"
 #include "model/graph.h"
 
-/* offsets in the file. factors: of an I8 tensor of bitsandbytes, one for each row, a tensor of this or another file
+/* offsets in the file, or, if values is set, in memory: of an ONNX file. factors: of an I8 tensor of bitsandbytes, one for each row, a tensor of this or another file
  * (st_codes_join); NULL: none */
 struct st;
 struct st_tensor {
-    const char *name; char dtype[8]; struct shape shape; uint64_t begin, end;
+    const char *name; char dtype[8]; struct shape shape; uint64_t begin, end; const char *values;
     struct st *factors_in; struct st_tensor *factors;
 };
 /* base: of adapters, the digest of the base weights they were trained with, from __metadata__; NULL: it has none */
 #define ST_BASE "mpstaged.base"
-struct st { const char *path, *base; int fd; uint64_t size; int n; struct st_tensor *t; struct arena *mem; };
+/* onnx: whose values are in memory; NULL: another file */
+struct onnx_weights;
+struct st { const char *path, *base; int fd; uint64_t size; int n; struct st_tensor *t; struct arena *mem;
+            struct onnx_weights *onnx; };
 /* one file; 66 if it is missing, 65 for any error in it */
 struct st *st_open(const char *path, struct err *e);
 int st_find(const struct st *s, const char *name);        /* -1 if not found */
 int st_read(struct st *s, int i, void *out, struct err *e); /* end - begin bytes */
+/* Bytes [at, at + n) of a tensor. */
+int st_read_part(const struct st *s, const struct st_tensor *t, uint64_t at, void *out, size_t n, struct err *e);
 bool st_is_float(const struct st_tensor *t);              /* can st_read_float read it? */
 /* Reads an F32, F16, BF16 or F64 tensor as F32, or codes with factors. F16 and BF16 convert exactly; F64 is rounded to
  * the nearest, 65 if too large. */
@@ -30,7 +35,9 @@ void st_close(struct st *s);
 /* Joins bitsandbytes' codes, X.weight of type I8, with their factors, X.SCB, which no longer count as tensors; nor does
  * X.weight_format. Files that are closed together. 65: codes without factors, or in another order. */
 int st_codes_join(struct st *const *file, int n, struct err *e);
-/* Opens every file of one of these, tried in this order: a weight file; a Hugging Face folder (model.safetensors, or
+/* The tensors of an ONNX file, and of its files of external data, each a struct st. */
+int st_onnx_open(const char *path, struct st ***out, int *n, struct err *e);
+/* Opens every file of one of these, tried in this order: a weight file, or an ONNX file; a Hugging Face folder (model.safetensors, or
  * model.safetensors.index.json with its shards); a run directory (weights.safetensors, or else its newest checkpoint).
  * Index and shards must name the same tensors. The caller closes each file and frees the array. */
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);

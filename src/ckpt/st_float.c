@@ -39,7 +39,7 @@ bool st_is_float(const struct st_tensor *t)
 
 static int read_at(const struct st *s, const struct st_tensor *t, void *out, struct err *e)
 {
-    return file_read_at(s->fd, s->path, t->begin, out, (size_t)(t->end - t->begin), e);
+    return st_read_part(s, t, 0, out, (size_t)(t->end - t->begin), e);
 }
 
 static int codes_fail(const struct st *s, const struct st_tensor *t, int64_t row, const char *what, double value,

@@ -120,8 +120,7 @@ static int bytes_compare(const struct named_tensor *a, const struct named_tensor
     int is = 0;
     for (uint64_t at = 0; at < all && !is; at += PIECE) {
         const size_t n = all - at < PIECE ? (size_t)(all - at) : PIECE;
-        if (file_read_at(a->file->fd, a->file->path, a->t->begin + at, x, n, e) ||
-            file_read_at(b->file->fd, b->file->path, b->t->begin + at, y, n, e)) is = -1;
+        if (st_read_part(a->file, a->t, at, x, n, e) || st_read_part(b->file, b->t, at, y, n, e)) is = -1;
         else if (memcmp(x, y, n) != 0) is = 1;
         if (is > 0 && !d->found) element_take(a->t, x, y, at, d);
     }

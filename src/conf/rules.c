@@ -103,9 +103,11 @@ static int model_rules(struct conf *c, struct err *e)
                       : c->model.small_stem ? "model.small_stem" : NULL;
     if (c->model.graph && extra)
         return conf_error(c, extra, e, "is for model.network; with model.graph, the graph decides");
-    if (c->model.folder && !c->run.init_from && (!conf_predicts(c) || conf_adapts(c)))
-        conf_derive(c, "run.init_from", c->model.folder);
-    if (!c->model.graph && !c->train.loss) conf_derive(c, "train.loss", "cross_entropy");
+    const bool onnx = c->model.graph && text_ends(c->model.graph, ".onnx");
+    const char *weights = onnx ? c->model.graph : c->model.folder;
+    if (weights && !c->run.init_from && (!conf_predicts(c) || conf_adapts(c)))
+        conf_derive(c, "run.init_from", weights);
+    if ((!c->model.graph || onnx) && !c->train.loss) conf_derive(c, "train.loss", "cross_entropy");
     return 0;
 }
 

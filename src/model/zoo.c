@@ -1,9 +1,11 @@
 /* From configuration to graph: a network of the zoo or graph text, its labels, and the loss. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/suggest.h"
 #include "model/decoder.h"
 #include "model/graph_int.h"
+#include "model/onnx/onnx.h"
 #include "model/zoo.h"
 
 #define ZOO_FAMILY(x) extern const struct zoo_kind zoo_##x[];
@@ -250,6 +252,38 @@ static struct graph *text_build(const struct conf *c, const struct text *t, stru
     return g;
 }
 
+/* Letters and digits of the file's name. */
+static void name_of_file(const char *path, char out[64])
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(out, 64, "%.*s", 60, slash ? slash + 1 : path);
+    char *dot = strrchr(out, '.');
+    if (dot && dot > out) *dot = 0;
+    for (char *c = out; *c; c++) if (!isalnum((unsigned char)*c)) *c = '_';
+}
+
+/* An ONNX file decides the network and its output. */
+static struct graph *onnx_graph(const struct conf *c, struct err *e)
+{
+    char name[64], attrs[LOSS_ATTRS];
+    struct onnx_ask ask = {.predicts = conf_predicts(c)};
+    struct onnx_net net = {-1, -1};
+    struct err own = {0}, groups = {0};
+    const struct graph_ends ends = ends_of(c, attrs);
+    for (int i = 0; i < c->model.input.n && i < MAX_DIMS; i++) ask.input.d[ask.input.n++] = c->model.input.v[i];
+    name_of_file(c->model.graph, name);
+    struct graph_builder *b = graph_begin(name, NULL);
+    b->predicts = ask.predicts;
+    if (onnx_build(b, c->model.graph, &ask, &net, &own)) graph_fail(b, "%s", own.text);
+    int loss = net.loss < 0 && !own.code && !b->loss_op ? graph_end(b, &ends, net.output) : net.loss;
+    if (!own.code) groups_apply(b, c, NULL, &net.output, &groups);
+    struct graph *g = groups_check(graph_finish(b, net.output, loss, e), &groups, e);
+    if (!own.code) return g;
+    *e = own;
+    graph_free(g);
+    return NULL;
+}
+
 static struct graph *decoder_graph(const struct conf *c, struct err *e)
 {
     static const char *const foreign[] = {"model.classes", "model.hidden", "model.zero_init_residual",
@@ -316,8 +350,8 @@ struct graph *model_build(const struct conf *c, struct err *e)
     if (k) return zoo_build(c, k, e);
     struct text t = {0};
     struct graph *g = NULL;
-    if (!text_read_file(&t, c->model.graph, 16 << 20, e))
-        g = text_build(c, &t, e);
+    if (onnx_is(c->model.graph)) g = onnx_graph(c, e);
+    else if (!text_read_file(&t, c->model.graph, 16 << 20, e)) g = text_build(c, &t, e);
     text_free(&t);
     if (g && decided_check(c, g, e)) {
         graph_free(g);

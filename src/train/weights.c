@@ -9,6 +9,7 @@
 #include "ckpt/weights.h"
 #include "model/decoder.h"
 #include "model/lora.h"
+#include "model/onnx/onnx.h"
 #include "report/scores.h"
 #include "cluster/shutdown.h"
 #include "train/model_folder.h"
@@ -63,7 +64,7 @@ static int row_stays(const struct row_taker *t, int row, struct weights_at at, s
 {
     const struct st_tensor *x = &at.file->t[at.tensor];
     struct exec_source from = {at.file->path, x->begin, (size_t)(x->end - x->begin), F32};
-    if (!t->s || x->factors) return 0;
+    if (!t->s || x->factors || x->values) return 0;
     if (!strcmp(x->dtype, "BF16")) from.type = BF16;
     else if (!strcmp(x->dtype, "F16")) from.type = F16;
     else if (strcmp(x->dtype, "F32")) return 0;
@@ -304,7 +305,8 @@ static const char *source_of(const struct conf *c)
 {
     const char *run = c->run.init_from;
     const bool trained = has(run, CKPT_FOLDER) || has(run, "weights.safetensors");
-    return c->model.folder && !conf_given(c, "run.init_from") && !trained ? c->model.folder : run;
+    const char *model = c->model.graph && onnx_is(c->model.graph) ? c->model.graph : c->model.folder;
+    return model && !conf_given(c, "run.init_from") && !trained ? model : run;
 }
 
 /* Opens weights, or adapters of a run. For an evaluation of a run the best checkpoint comes first if checkpoint.best is

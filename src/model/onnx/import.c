@@ -1,0 +1,266 @@
+/* From the nodes of an ONNX file to a network: onnx.h. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "model/onnx/value.h"
+
+enum { NODES_MOST = 1 << 16, FOLDED_MOST = 1 << 26 };   /* nodes; numbers that are computed here, of all nodes */
+
+int import_fail(struct import *m, const char *fmt, ...)
+{
+    char text[300], name[120], op[60];
+    va_list ap;
+    if (m->e->code) return -1;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (!m->node) return err_set(m->e, E_DATA, "%s: %s", m->file->path, text);
+    const char *said = m->node->name && *m->node->name ? m->node->name : m->node->n_output ? m->node->output[0] : "";
+    return err_set(m->e, E_DATA, "%s: node %s (%s): %s", m->file->path, text_printable(said, name, sizeof name),
+                   text_printable(m->node->op_type, op, sizeof op), text);
+}
+
+/* ---- values by name ---------------------------------------------------------------------------------------------- */
+
+static struct value *named(struct import *m, const char *name)
+{
+    const int k = name_table_find(&m->named, name);
+    return k < 0 ? NULL : m->value.v[k];
+}
+
+static void name_value(struct import *m, const char *name, struct value *v)
+{
+    if (!v->name) v->name = name;
+    name_table_add(&m->named, name, m->value.n);
+    *vec_push(&m->value) = v;
+}
+
+static void initializers(struct import *m)
+{
+    const Onnx__Graph *g = m->file->model->graph;
+    for (size_t i = 0; i < g->n_initializer; i++) {
+        const Onnx__Tensor *t = g->initializer[i];
+        if (!t->name || named(m, t->name)) continue;
+        struct value *v = arena_alloc(m->file->mem, sizeof *v);
+        *v = (struct value){.kind = V_FIXED, .tensor = -1, .scale = 1, .from = t, .whole = !onnx_floats(t)};
+        v->at = axes_of((int)t->n_dims, t->dims);
+        v->count = axes_count(&v->at);
+        name_value(m, t->name, v);
+    }
+}
+
+/* ---- the input --------------------------------------------------------------------------------------------------- */
+
+/* Dimension i of a sample (0: behind that of the batch). */
+static int64_t sample_dim(struct import *m, const Onnx__Value *x, int i, int n)
+{
+    const Onnx__Dimension *d = x->type->tensor_type->shape->dim[i + 1];
+    const struct shape *said = &m->ask->input;
+    if (d->value_case == ONNX__DIMENSION__VALUE_DIM_VALUE && d->dim_value > 0) return d->dim_value;
+    if (said->n == n) return said->d[i];
+    char name[60];
+    text_printable(d->value_case == ONNX__DIMENSION__VALUE_DIM_PARAM && d->dim_param ? d->dim_param : "?", name,
+                   sizeof name);
+    return import_fail(m, "dimension %d of its input, %s, is open: model.input decides it", i + 1, name);
+}
+
+static int input_add(struct import *m, const Onnx__Value *x)
+{
+    if (!x->type || !x->type->tensor_type || !x->type->tensor_type->shape)
+        return import_fail(m, "an input without dimensions");
+    const int type = x->type->tensor_type->elem_type, n = (int)x->type->tensor_type->shape->n_dim - 1;
+    const bool tokens = type == ONNX_I64 || type == ONNX_I32;
+    struct shape s = {.n = n};
+    int64_t dims[RANK] = {1};
+    if (n < 1 || n >= MAX_DIMS) return import_fail(m, "an input of %d dimensions", n + 1);
+    if (!tokens && type != ONNX_F32) return import_fail(m, "an input that is neither FLOAT nor INT64");
+    if (tokens && n != 1) return import_fail(m, "an input of integers that is no row of tokens");
+    for (int i = 0; i < n; i++) if ((dims[i + 1] = s.d[i] = sample_dim(m, x, i, n)) < 1) return -1;
+    const Onnx__Dimension *batch = x->type->tensor_type->shape->dim[0];
+    if (batch->value_case == ONNX__DIMENSION__VALUE_DIM_VALUE && batch->dim_value != 1)
+        return import_fail(m, "its input is of %lld samples: export it with one, or with an open dimension 0",
+                           (long long)batch->dim_value);
+    const int t = graph_input(m->b, tokens ? "tokens" : "input", ROLE_SAMPLE, &s, tokens ? I64 : F32);
+    if (t < 0) return import_fail(m, "%s", m->b->e.text);
+    if (tokens) m->tokens = t;
+    const struct axes at = axes_of(n + 1, dims);
+    struct value *v = value_view(m, t, &at);
+    v->wide = tokens;
+    name_value(m, x->name, v);
+    return 0;
+}
+
+static int inputs(struct import *m)
+{
+    const Onnx__Graph *g = m->file->model->graph;
+    int n = 0;
+    for (size_t i = 0; i < g->n_input; i++) {
+        if (!g->input[i]->name || named(m, g->input[i]->name)) continue;    /* old files list weights, too */
+        if (n++) return import_fail(m, "more than one input");
+        if (input_add(m, g->input[i])) return -1;
+    }
+    return n ? 0 : import_fail(m, "it has no input");
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
+
+static const struct import_row *row_find(const struct import_row *r, const char *op)
+{
+    while (r->op && strcmp(r->op, op)) r++;
+    return r->op ? r : NULL;
+}
+
+static import_op *op_of(const char *op)
+{
+    const struct import_row *r = row_find(import_moves, op);
+    if (!r) r = row_find(import_layers, op);
+    return r ? r->f : function_code(op) >= 0 ? import_function : NULL;
+}
+
+static bool of_standard(const Onnx__Node *n)
+{
+    return !n->domain || !*n->domain || !strcmp(n->domain, "ai.onnx");
+}
+
+static int node_add(struct import *m, const Onnx__Node *n)
+{
+    enum { IN_MOST = 64, OUT_MOST = 16 };
+    struct value *in[IN_MOST] = {NULL}, *out[OUT_MOST] = {NULL};
+    bool known = true;
+    m->node = n;
+    if (!n->op_type || !of_standard(n)) return import_fail(m, "an operator of the domain %.60s", n->domain);
+    import_op *f = op_of(n->op_type);
+    if (!f && !fold_knows(n->op_type)) return import_fail(m, "there is no counterpart of this operator");
+    if (n->n_input > IN_MOST || n->n_output > OUT_MOST || !n->n_output) return import_fail(m, "its inputs or outputs");
+    for (size_t i = 0; i < n->n_input; i++) {
+        if (!*n->input[i]) continue;
+        if (!(in[i] = named(m, n->input[i]))) return import_fail(m, "its input %.80s does not exist", n->input[i]);
+        known &= is_fixed(in[i]);
+    }
+    if (n->n_input && !in[0] && f != import_clip) return import_fail(m, "its first input is missing");
+    if (!n->n_input && f && strcmp(n->op_type, "Constant")) return import_fail(m, "it has no inputs");
+    if (known && fold_knows(n->op_type) && n->n_input && strcmp(n->op_type, "Gather")) f = import_fold;
+    if (!f) return import_fail(m, "there is no counterpart of this operator but for known numbers");
+    const bool two = f == import_add || f == import_sub || f == import_mul || f == import_div;
+    if (two && (n->n_input != 2 || !in[1])) return import_fail(m, "it has not two inputs");
+    if (f(m, in, (int)n->n_input, out, (int)n->n_output)) return import_fail(m, "%s", m->b->e.text);
+    for (size_t i = 0; i < n->n_output; i++) {
+        if (!*n->output[i] || !out[i]) continue;
+        if (named(m, n->output[i])) return import_fail(m, "its output %.80s exists already", n->output[i]);
+        name_value(m, n->output[i], out[i]);
+    }
+    return m->folded > FOLDED_MOST ? import_fail(m, "more known numbers than a file may have") : 0;
+}
+
+/* Marks the nodes that the output needs. ONNX lists producers first, so one way back is enough. */
+static void needed_mark(struct import *m, const char *output, bool *needed, struct name_table *uses, int *count)
+{
+    const Onnx__Graph *g = m->file->model->graph;
+    name_table_add(uses, output, 0);
+    count[0] = 1;
+    int n = 1;
+    for (size_t i = g->n_node; i-- > 0;) {
+        const Onnx__Node *x = g->node[i];
+        for (size_t k = 0; k < x->n_output; k++) needed[i] |= name_table_find(uses, x->output[k]) >= 0;
+        for (size_t k = 0; needed[i] && k < x->n_input; k++) {
+            const int at = name_table_find(uses, x->input[k]);
+            if (at >= 0) { count[at]++; continue; }
+            count[n] = 1;
+            name_table_add(uses, x->input[k], n++);
+        }
+    }
+}
+
+static int nodes(struct import *m, const char *output)
+{
+    const Onnx__Graph *g = m->file->model->graph;
+    struct name_table uses = {0};
+    size_t names = 1;
+    if (g->n_node > NODES_MOST) return import_fail(m, "more than %d nodes", NODES_MOST);
+    for (size_t i = 0; i < g->n_node; i++) names += g->node[i]->n_input;
+    bool *needed = mem_alloc(g->n_node + 1);
+    int *count = mem_alloc(names * sizeof *count), bad = 0;
+    needed_mark(m, output, needed, &uses, count);
+    for (size_t i = 0; i < g->n_node && !bad; i++) {
+        const Onnx__Node *x = g->node[i];
+        if (!needed[i]) continue;
+        bad = node_add(m, x);
+        for (size_t k = 0; k < x->n_output && !bad; k++) {
+            struct value *v = named(m, x->output[k]);
+            const int at = name_table_find(&uses, x->output[k]);
+            if (v && at >= 0) v->uses += count[at];
+        }
+    }
+    name_table_free(&uses);
+    free(count);
+    free(needed);
+    m->node = NULL;
+    return bad;
+}
+
+/* ---- the output -------------------------------------------------------------------------------------------------- */
+
+/* A decoder's head is its loss, too, so that logits of all points are never stored together. */
+static int head(struct import *m, struct value *v, struct onnx_net *net)
+{
+    char attrs[80];
+    const struct value *w = v->b;
+    struct value *x = v->a, weight = *w;
+    const int t = channels_of(m, x, x->at.n - 1);
+    if (t < 0) return -1;
+    if (w->at.stride[0] != 1) return 1;                  /* stored the other way: a linear layer and a loss */
+    const struct shape points = {1, {axes_count(&x->at) / x->at.d[x->at.n - 1]}};
+    weight.at = axes_of(2, (int64_t[]){w->at.d[1], w->at.d[0]});
+    const int labels = graph_input(m->b, "labels", ROLE_TARGET, &points, I64);
+    const char *name = node_name(m, w);
+    snprintf(attrs, sizeof attrs, "classes=%lld", (long long)w->at.d[1]);
+    net->loss = graph_add(m->b, &(struct graph_node){"token_loss", name, NULL, attrs, 2, {t, labels}, {NULL}});
+    net->output = t;
+    return net->loss < 0 ? import_fail(m, "%s", m->b->e.text) : take_weight(m, &weight, name, 0);
+}
+
+/* The output of a sample has its first dimension first: channels, then points. */
+static int output(struct import *m, struct value *v, struct onnx_net *net)
+{
+    net->loss = -1;
+    if (is_fixed(v)) return import_fail(m, "its output does not depend on its input");
+    if (m->tokens >= 0 && v->kind == V_PRODUCT && !m->ask->predicts) {
+        const int is = head(m, v, net);
+        if (is <= 0) return is;
+    }
+    net->output = whole_of(m, v);
+    if (net->output < 0) return -1;
+    const struct shape *s = &m->b->tensor.v[net->output].shape;
+    if (shape_count(s) == s->d[0] && s->n > 1 && v->at.n == 2) net->output = emit(m, "flatten", "output", "", net->output);
+    if (m->tokens >= 0 && m->ask->predicts) m->b->loss_op = op_find("token_loss");
+    return net->output < 0 ? -1 : 0;
+}
+
+static int build(struct import *m, struct onnx_net *net)
+{
+    const Onnx__Model *model = m->file->model;
+    const Onnx__Graph *g = model->graph;
+    for (size_t i = 0; i < model->n_opset_import; i++)
+        if (!model->opset_import[i]->domain || !*model->opset_import[i]->domain)
+            m->opset = model->opset_import[i]->version;
+    if (!g->n_output || !g->output[0]->name) return import_fail(m, "it has no output");
+    initializers(m);
+    if (inputs(m) || nodes(m, g->output[0]->name)) return -1;
+    struct value *v = named(m, g->output[0]->name);
+    return v ? output(m, v, net) : import_fail(m, "no node computes its output");
+}
+
+int onnx_build(struct graph_builder *b, const char *path, const struct onnx_ask *ask, struct onnx_net *net,
+               struct err *e)
+{
+    struct err own = {0};
+    struct import m = {.b = b, .file = onnx_file_open(path, e), .ask = ask, .tokens = -1, .positions = -1, .e = &own};
+    if (!m.file) return -1;
+    const int bad = build(&m, net);
+    if (bad) err_set(e, own.code, "%s", own.text);
+    vec_free(&m.value);
+    vec_free(&m.used);
+    name_table_free(&m.named);
+    onnx_file_close(m.file);
+    return bad;
+}

@@ -1,0 +1,214 @@
+/* Layers of convolutional networks: an operator of ONNX is one of ours. */
+#include <stdio.h>
+#include "model/onnx/value.h"
+
+/* "3x5", or "3" if all are the same. */
+static void dims_add(char *to, size_t size, const char *name, const int64_t *v, int n)
+{
+    size_t at = strlen(to);
+    at += (size_t)snprintf(to + at, size - at, " %s=", name);
+    bool same = true;
+    for (int i = 1; i < n; i++) same &= v[i] == v[0];
+    for (int i = 0; i < (same ? 1 : n); i++)
+        at += (size_t)snprintf(to + at, size - at, "%s%lld", i ? "x" : "", (long long)v[i]);
+}
+
+/* Windows of a convolution or a pooling. n: dimensions of space. */
+struct windows { int n; int64_t kernel[RANK], stride[RANK], pad[RANK], dilation[RANK]; };
+
+static int same_pads(struct import *m, const struct axes *at, struct windows *w)
+{
+    for (int i = 0; i < w->n; i++) {
+        const int64_t in = at->d[i + 2], out = (in + w->stride[i] - 1) / w->stride[i];
+        int64_t all = (out - 1) * w->stride[i] + (w->kernel[i] - 1) * w->dilation[i] + 1 - in;
+        all = all < 0 ? 0 : all;
+        if (all % 2) return import_fail(m, "auto_pad asks for margins that differ from side to side");
+        w->pad[i] = all / 2;
+    }
+    return 0;
+}
+
+static int windows_of(struct import *m, const struct axes *at, const struct axes *weight, struct windows *w)
+{
+    int64_t pads[RANK] = {0};
+    const char *pad = attr_word(m, "auto_pad", "NOTSET");
+    *w = (struct windows){.n = at->n - 2};
+    for (int i = 0; i < RANK; i++) w->stride[i] = w->dilation[i] = w->kernel[i] = 1;
+    if (w->n < 1 || w->n > 3) return import_fail(m, "an input of %d dimensions", at->n);
+    for (int i = 0; weight && i < w->n && i + 2 < weight->n; i++) w->kernel[i] = weight->d[i + 2];
+    const struct { const char *name; int64_t *to; } of[] = {
+        {"kernel_shape", w->kernel}, {"strides", w->stride}, {"dilations", w->dilation}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (attribute(m, of[i].name) && ints_of(m, of[i].name, NULL, of[i].to) != w->n)
+            return import_fail(m, "%s does not fit its input", of[i].name);
+    for (int i = 0; i < w->n; i++)
+        if (w->kernel[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1) return import_fail(m, "windows below 1");
+    if (!strncmp(pad, "SAME", 4)) return same_pads(m, at, w);
+    if (attribute(m, "pads") && ints_of(m, "pads", NULL, pads) != 2 * w->n)
+        return import_fail(m, "pads does not fit its input");
+    for (int i = 0; i < w->n; i++) {
+        if (pads[i] != pads[i + w->n]) return import_fail(m, "margins that differ from side to side");
+        w->pad[i] = pads[i];
+    }
+    return 0;
+}
+
+/* The axes of a node's output: channels and points in a row behind the dimension of the batch. */
+static struct axes natural(struct import *m, int tensor)
+{
+    const struct shape *s = &m->b->tensor.v[tensor].shape;
+    int64_t d[MAX_DIMS + 1] = {1};
+    for (int i = 0; i < s->n; i++) d[i + 1] = s->d[i];
+    return axes_of(s->n + 1, d);
+}
+
+static int spatial(struct import *m, struct value *v)
+{
+    const int t = v->at.n > 2 ? channels_of(m, v, 1) : import_fail(m, "an input of %d dimensions", v->at.n);
+    if (t < 0) return -1;
+    const struct axes at = natural(m, t);
+    return axes_same(&v->at, &at) ? t : import_fail(m, "its points are in another order, or were joined");
+}
+
+static int one_input(struct import *m, const char *op, const char *attrs, struct value *v, struct value **out)
+{
+    const int t = spatial(m, v), y = t < 0 ? -1 : emit(m, op, NULL, attrs, t);
+    if (y < 0) return -1;
+    const struct axes at = natural(m, y);
+    *out = value_view(m, y, &at);
+    return 0;
+}
+
+static int import_conv(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    char attrs[300] = "";
+    struct windows w;
+    const bool turned = !strcmp(m->node->op_type, "ConvTranspose"), bias = n_in > 2 && in[2];
+    const int64_t groups = attr_int(m, "group", 1);
+    if (n_in < 2 || !is_fixed(in[1])) return import_fail(m, "its weight is not known");
+    if (need_view(m, in[0]) || windows_of(m, &in[0]->at, &in[1]->at, &w)) return -1;
+    if (turned && attribute(m, "output_shape")) return import_fail(m, "output_shape");
+    if (in[1]->at.n < 3 || in[1]->at.n > MAX_DIMS) return import_fail(m, "a weight of %d dimensions", in[1]->at.n);
+    const int t = spatial(m, in[0]);
+    if (t < 0) return -1;
+    snprintf(attrs, sizeof attrs, "channels=%lld groups=%lld bias=%s",
+             (long long)(turned ? in[1]->at.d[1] * groups : in[1]->at.d[0]), (long long)groups, bias ? "yes" : "no");
+    dims_add(attrs, sizeof attrs, "kernel", w.kernel, w.n);
+    dims_add(attrs, sizeof attrs, "stride", w.stride, w.n);
+    dims_add(attrs, sizeof attrs, "padding", w.pad, w.n);
+    dims_add(attrs, sizeof attrs, "dilation", w.dilation, w.n);
+    if (turned && attribute(m, "output_padding")) {
+        int64_t more[RANK];
+        if (ints_of(m, "output_padding", NULL, more) != w.n) return import_fail(m, "output_padding does not fit");
+        dims_add(attrs, sizeof attrs, "output_padding", more, w.n);
+    }
+    const char *name = node_name(m, in[1]);
+    const int y = emit(m, turned ? "conv_transpose" : "conv", name, attrs, t);
+    if (y < 0 || take_weight(m, in[1], name, 0) || (bias && !is_fixed(in[2])) ||
+        (bias && take_weight(m, in[2], name, 1)))
+        return m->e->code ? -1 : import_fail(m, "its bias is not known");
+    const struct axes at = natural(m, y);
+    *out = value_view(m, y, &at);
+    return 0;
+}
+
+static int import_batch_norm(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    char attrs[80];
+    const int t = n_in == 5 && in[0]->at.n > 1 ? channels_of(m, in[0], 1) : import_fail(m, "it has not five inputs");
+    if (t < 0) return -1;
+    for (int i = 1; i < 5; i++) if (!is_fixed(in[i])) return import_fail(m, "its weights are not known");
+    snprintf(attrs, sizeof attrs, "eps=%.9g momentum=%.9g", attr_real(m, "epsilon", 1e-5),
+             (double)(1 - (float)attr_real(m, "momentum", 0.9)));
+    const char *name = node_name(m, in[1]);
+    const int y = emit(m, "batch_norm", name, attrs, t);
+    for (int i = 0; i < 4 && y >= 0; i++) if (take_weight(m, in[i + 1], name, i)) return -1;
+    if (y < 0) return -1;
+    *out = value_view(m, y, &in[0]->at);
+    return 0;
+}
+
+static int import_pool(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    char attrs[200] = "";
+    struct windows w;
+    const bool most = *m->node->op_type == 'M';
+    if (need_view(m, in[0]) || windows_of(m, &in[0]->at, NULL, &w)) return -1;
+    bool padded = false, whole = true;
+    for (int i = 0; i < w.n; i++) {
+        const int64_t left = in[0]->at.d[i + 2] + 2 * w.pad[i] - w.dilation[i] * (w.kernel[i] - 1) - 1;
+        padded |= w.pad[i] > 0;
+        whole &= left % w.stride[i] == 0;
+        if (w.dilation[i] != 1) return import_fail(m, "windows with gaps");
+    }
+    if (attr_int(m, "ceil_mode", 0) && !whole) return import_fail(m, "ceil_mode: windows beyond the margin");
+    if (!most && padded && !attr_int(m, "count_include_pad", 0))
+        return import_fail(m, "count_include_pad=0: a mean that leaves out its margin");
+    if (n_out > 1 && m->node->n_output > 1 && *m->node->output[1]) return import_fail(m, "the places of maxima");
+    dims_add(attrs, sizeof attrs, "kernel", w.kernel, w.n);
+    dims_add(attrs, sizeof attrs, "stride", w.stride, w.n);
+    dims_add(attrs, sizeof attrs, "padding", w.pad, w.n);
+    return one_input(m, most ? "max_pool" : "avg_pool", attrs, in[0], out);
+}
+
+/* Resize and Upsample: the nearest point below, or linear between neighbours. */
+static int import_resize(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    char attrs[160] = "";
+    const bool old = *m->node->op_type == 'U' || m->opset < 11;
+    const char *mode = attr_word(m, "mode", "nearest"),
+               *where = old ? "asymmetric" : attr_word(m, "coordinate_transformation_mode", "half_pixel"),
+               *round = old ? "floor" : attr_word(m, "nearest_mode", "round_prefer_floor");
+    struct value *scales = n_in > (old ? 1 : 2) ? in[old ? 1 : 2] : NULL, *sizes = n_in > 3 ? in[3] : NULL;
+    int64_t size[RANK];
+    if (need_view(m, in[0])) return -1;
+    const int n = in[0]->at.n;
+    const bool linear = !strcmp(mode, "linear"), corners = !strcmp(where, "align_corners");
+    if (sizes && ints_of(m, NULL, sizes, size) != n) return import_fail(m, "its sizes are not known");
+    if (!sizes) {
+        const double *c = is_fixed(scales) && axes_count(&scales->at) == n ? fixed_numbers(m, scales) : NULL;
+        if (!c) return import_fail(m, "its scales are not known");
+        for (int i = 0; i < n; i++) {
+            size[i] = (int64_t)((double)in[0]->at.d[i] * c[i] + 1e-6);
+            if ((double)size[i] != (double)in[0]->at.d[i] * c[i])
+                return import_fail(m, "scales that do not give whole numbers of points");
+        }
+    }
+    if (n < 3 || size[0] != in[0]->at.d[0] || size[1] != in[0]->at.d[1])
+        return import_fail(m, "it changes more than the points of space");
+    if (attr_int(m, "antialias", 0)) return import_fail(m, "antialias");
+    bool multiple = true;
+    for (int i = 2; i < n; i++) multiple &= size[i] % in[0]->at.d[i] == 0;
+    const bool floor = !strcmp(where, "asymmetric") && (!strcmp(round, "floor") || multiple),
+               half = !strcmp(where, "half_pixel") && multiple && strstr(round, "prefer");
+    if (linear ? !corners && strcmp(where, "half_pixel") && strcmp(where, "pytorch_half_pixel")
+               : strcmp(mode, "nearest") || !(floor || half))
+        return import_fail(m, "mode %s with %s and %s", mode, where, round);
+    dims_add(attrs, sizeof attrs, "size", size + 2, n - 2);
+    if (linear) snprintf(attrs + strlen(attrs), 40, " linear=yes align_corners=%s", corners ? "yes" : "no");
+    return one_input(m, "upsample", attrs, in[0], out);
+}
+
+static int import_prelu(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    if (n_in < 2 || !is_fixed(in[1])) return import_fail(m, "its slope is not known");
+    const int t = need_view(m, in[0]) || in[0]->at.n < 2 ? -1 : channels_of(m, in[0], 1);
+    const int64_t slopes = axes_count(&in[1]->at);
+    if (t < 0) return m->e->code ? -1 : import_fail(m, "it has no channels");
+    if (slopes != 1 && slopes != in[0]->at.d[1]) return import_fail(m, "its slopes are not one for each channel");
+    const char *name = node_name(m, in[1]);
+    const int y = emit(m, "prelu", name, slopes == 1 ? "shared=yes" : "", t);
+    if (y < 0 || take_weight(m, in[1], name, 0)) return -1;
+    *out = value_view(m, y, &in[0]->at);
+    return 0;
+}
+
+const struct import_row import_layers[] = {
+    {"Conv", import_conv}, {"ConvTranspose", import_conv}, {"BatchNormalization", import_batch_norm}, {"MaxPool", import_pool},
+    {"AveragePool", import_pool}, {"GlobalAveragePool", import_global_mean}, {"ReduceMean", import_reduce_mean},
+    {"Resize", import_resize}, {"Upsample", import_resize}, {"PRelu", import_prelu}, {"LayerNormalization", import_layer_norm},
+    {"RMSNormalization", import_rms_norm}, {"InstanceNormalization", import_instance_norm},
+    {"GroupNormalization", import_group_norm}, {"MatMul", import_matmul}, {"Gemm", import_gemm}, {"Softmax", import_softmax},
+    {"Attention", import_attention}, {"Where", import_where}, {"IsNaN", import_is_nan}, {"Add", import_add}, {"Sub", import_sub},
+    {"Mul", import_mul}, {"Div", import_div}, {"Pow", import_pow}, {"Clip", import_clip}, {"Min", import_clip}, {"Max", import_clip},
+    {NULL, NULL}};

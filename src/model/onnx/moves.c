@@ -1,0 +1,393 @@
+/* Operators that move elements: of known values and of views they change the axes alone. */
+#include <stdio.h>
+#include "model/onnx/value.h"
+
+/* Scores of an attention, and what awaits a group norm's weight, stay what they are in other dimensions. */
+static bool is_part(const struct value *v)
+{
+    return v->kind == V_SCORES || v->kind == V_CHANCES || (v->kind == V_NORM && v->code == N_GROUP);
+}
+
+static int movable(struct import *m, struct value *v) { return is_fixed(v) ? 0 : need_view(m, v); }
+
+static int reshaped(struct import *m, struct value *v, int n, const int64_t *d, struct value **out)
+{
+    struct axes at;
+    if (!is_part(v) && movable(m, v)) return -1;
+    if (n > RANK) return import_fail(m, "more than %d dimensions", RANK);
+    if (axes_reshape(&v->at, n, d, &at)) {
+        *out = value_again(m, v, &at);
+        return 0;
+    }
+    if (is_fixed(v) && axes_count(&v->at)) {             /* known numbers can be put into another order */
+        const double *c = fixed_numbers(m, v);
+        int64_t count = 1;
+        for (int i = 0; i < n; i++) count *= d[i];
+        if (!c) return -1;
+        if (count == axes_count(&v->at)) {
+            *out = value_fixed(m, n, d, v->whole);
+            memcpy((*out)->c, c, (size_t)count * sizeof *c);
+            return 0;
+        }
+    }
+    return import_fail(m, "it orders elements in a way that has no counterpart");
+}
+
+static int import_same(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    *out = in[0];
+    return 0;
+}
+
+static int import_cast(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    const int64_t to = attr_int(m, "to", ONNX_F32);
+    const bool whole = to != ONNX_F32 && to != ONNX_F64 && to != ONNX_F16 && to != ONNX_BF16;
+    *out = in[0];
+    if (!is_fixed(in[0])) return whole && !in[0]->wide ? import_fail(m, "activations become integers") : 0;
+    if (whole == in[0]->whole) return 0;
+    const double *c = fixed_numbers(m, in[0]);
+    if (!c) return -1;
+    *out = value_fixed(m, in[0]->at.n, in[0]->at.d, whole);
+    for (int64_t i = 0; i < (*out)->count; i++)
+        (*out)->c[i] = to == ONNX_BOOL ? c[i] != 0 : whole ? (double)(int64_t)c[i] : c[i];
+    return 0;
+}
+
+static int import_reshape(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    int64_t d[RANK], known = 1;
+    const int n = ints_of(m, "shape", n_in > 1 ? in[1] : NULL, d);
+    int open = -1;
+    if (n < 0) return import_fail(m, "its shape is not known");
+    for (int i = 0; i < n; i++) {
+        if (!d[i] && !attr_int(m, "allowzero", 0) && i < in[0]->at.n) d[i] = in[0]->at.d[i];
+        if (d[i] == -1) open = i;
+        else if (d[i] < 1 || __builtin_mul_overflow(known, d[i], &known))
+            return import_fail(m, "dimension %d of its shape is %lld", i, (long long)d[i]);
+    }
+    if (open >= 0) d[open] = axes_count(&in[0]->at) / known;
+    return reshaped(m, in[0], n, d, out);
+}
+
+static int import_flatten(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    int64_t d[2] = {1, 1}, axis = attr_int(m, "axis", 1);
+    if (axis < 0) axis += in[0]->at.n;
+    for (int i = 0; i < in[0]->at.n; i++) d[i >= axis] *= in[0]->at.d[i];
+    return reshaped(m, in[0], 2, d, out);
+}
+
+static int import_transpose(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    int64_t perm[RANK];
+    int n = ints_of(m, "perm", NULL, perm);
+    bool used[RANK] = {false};
+    if (movable(m, in[0])) return -1;
+    struct axes at = in[0]->at;
+    if (!attribute(m, "perm")) for (n = 0; n < at.n; n++) perm[n] = at.n - 1 - n;
+    if (n != at.n) return import_fail(m, "perm does not fit its input of %d dimensions", at.n);
+    for (int i = 0; i < n; i++) {
+        if (perm[i] < 0 || perm[i] >= n || used[perm[i]]) return import_fail(m, "perm is no permutation");
+        used[perm[i]] = true;
+        at.d[i] = in[0]->at.d[perm[i]], at.stride[i] = in[0]->at.stride[perm[i]], at.rep[i] = in[0]->at.rep[perm[i]];
+    }
+    *out = value_again(m, in[0], &at);
+    return 0;
+}
+
+static int import_unsqueeze(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    int64_t axes[RANK], d[RANK];
+    const int more = ints_of(m, "axes", n_in > 1 ? in[1] : NULL, axes), n = in[0]->at.n + more;
+    bool one[RANK] = {false};
+    if (more < 0 || n > RANK) return import_fail(m, "its axes are not known, or too many");
+    for (int i = 0; i < more; i++) {
+        const int64_t at = axes[i] < 0 ? axes[i] + n : axes[i];
+        if (at < 0 || at >= n) return import_fail(m, "there is no axis %lld", (long long)axes[i]);
+        one[at] = true;
+    }
+    for (int i = 0, k = 0; i < n; i++) {
+        if (!one[i] && k == in[0]->at.n) return import_fail(m, "an axis is named twice");
+        d[i] = one[i] ? 1 : in[0]->at.d[k++];
+    }
+    return reshaped(m, in[0], n, d, out);
+}
+
+static int import_squeeze(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    int64_t axes[RANK], d[RANK];
+    const bool all = !attribute(m, "axes") && n_in < 2;
+    const int less = all ? 0 : ints_of(m, "axes", n_in > 1 ? in[1] : NULL, axes);
+    bool gone[RANK] = {false};
+    int n = 0;
+    if (less < 0) return import_fail(m, "its axes are not known");
+    for (int i = 0; i < less; i++) {
+        const int at = axis_of(m, &in[0]->at, axes[i]);
+        if (at < 0) return -1;
+        gone[at] = true;
+    }
+    for (int i = 0; i < in[0]->at.n; i++)
+        if (!(all ? in[0]->at.d[i] == 1 : gone[i])) d[n++] = in[0]->at.d[i];
+    return reshaped(m, in[0], n, d, out);
+}
+
+/* Elements [from, from + count * step) of an axis. */
+static struct value *part(struct import *m, const struct value *v, int axis, int64_t from, int64_t count, int64_t step)
+{
+    struct axes at = v->at;
+    at.offset += at.stride[axis] * from;
+    at.stride[axis] *= step;
+    at.d[axis] = count;
+    return value_again(m, v, &at);
+}
+
+static int part_check(struct import *m, const struct value *v, int axis)
+{
+    return v->at.rep[axis] == 1 ? 0 : import_fail(m, "it takes part of what was repeated");
+}
+
+static int import_slice(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    int64_t start[RANK], end[RANK], axes[RANK], step[RANK];
+    const int n = ints_of(m, "starts", n_in > 1 ? in[1] : NULL, start),
+              ends = ints_of(m, "ends", n_in > 2 ? in[2] : NULL, end);
+    if (movable(m, in[0])) return -1;
+    struct value *v = in[0];
+    for (int i = 0; i < RANK; i++) axes[i] = i, step[i] = 1;
+    if (attribute(m, "axes") || (n_in > 3 && in[3])) ints_of(m, "axes", n_in > 3 ? in[3] : NULL, axes);
+    if (n_in > 4 && in[4]) ints_of(m, NULL, in[4], step);
+    if (n < 0 || ends != n) return import_fail(m, "where it begins and ends is not known");
+    for (int i = 0; i < n; i++) {
+        const int axis = axis_of(m, &v->at, axes[i]);
+        if (axis < 0 || part_check(m, v, axis)) return -1;
+        const int64_t d = v->at.d[axis];
+        if (step[i] == -1 && is_fixed(v) && (start[i] == -1 || start[i] >= d - 1) && end[i] < -d) {
+            v = part(m, v, axis, d - 1, d, -1);          /* all of it, backwards */
+            continue;
+        }
+        if (step[i] < 1) return import_fail(m, "a step of %lld", (long long)step[i]);
+        int64_t a = start[i] < 0 ? start[i] + d : start[i], z = end[i] < 0 ? end[i] + d : end[i];
+        a = a < 0 ? 0 : a > d ? d : a;
+        z = z < a ? a : z > d ? d : z;
+        v = part(m, v, axis, a, (z - a + step[i] - 1) / step[i], step[i]);
+    }
+    *out = v == in[0] ? value_again(m, v, &v->at) : v;
+    return 0;
+}
+
+static int import_split(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    int64_t size[RANK], at = 0;
+    if (movable(m, in[0])) return -1;
+    const int axis = axis_of(m, &in[0]->at, attr_int(m, "axis", 0));
+    if (axis < 0 || part_check(m, in[0], axis)) return -1;
+    const int64_t d = in[0]->at.d[axis];
+    const bool said = attribute(m, "split") || (n_in > 1 && in[1]);
+    if (n_out > RANK) return import_fail(m, "more than %d parts", RANK);
+    if (said && ints_of(m, "split", n_in > 1 ? in[1] : NULL, size) != n_out)
+        return import_fail(m, "the sizes of its parts are not known");
+    for (int i = 0; i < n_out; i++, at += size[i - 1]) {
+        const int64_t each = (d + n_out - 1) / n_out;
+        if (!said) size[i] = at + each > d ? d - at : each;
+        if (size[i] < 0 || size[i] > d - at) return import_fail(m, "its parts are larger than its input");
+        out[i] = part(m, in[0], axis, at, size[i], 1);
+    }
+    return 0;
+}
+
+static int import_expand(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    int64_t d[RANK];
+    const int n = ints_of(m, NULL, n_in > 1 ? in[1] : NULL, d);
+    if (movable(m, in[0])) return -1;
+    const struct axes *a = &in[0]->at;
+    if (n < 0 || a->n > RANK) return import_fail(m, "its shape is not known");
+    struct axes at = {.n = n > a->n ? n : a->n, .offset = a->offset};
+    for (int i = 0; i < at.n; i++) {
+        const int of = i - (at.n - a->n), to = i - (at.n - n);
+        const int64_t has = of < 0 ? 1 : a->d[of], wants = to < 0 || d[to] == -1 ? 1 : d[to];
+        if (has != 1 && wants != 1 && has != wants) return import_fail(m, "its shape does not fit its input");
+        at.d[i] = has == 1 ? wants : has;
+        at.stride[i] = of < 0 || has != at.d[i] ? 0 : a->stride[of];
+        at.rep[i] = of < 0 || has != at.d[i] ? 1 : a->rep[of];
+    }
+    *out = value_again(m, in[0], &at);
+    return 0;
+}
+
+static int import_shape(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    const int n = in[0]->at.n;
+    int64_t from = attr_int(m, "start", 0), to = attr_int(m, "end", n);
+    if (from < 0) from += n;
+    if (to < 0) to += n;
+    from = from < 0 ? 0 : from > n ? n : from;
+    to = to < from ? from : to > n ? n : to;
+    *out = value_fixed(m, 1, (int64_t[]){to - from}, true);
+    for (int64_t i = from; i < to; i++) (*out)->c[i - from] = (double)in[0]->at.d[i];
+    return 0;
+}
+
+/* ---- Gather ------------------------------------------------------------------------------------------------------ */
+
+/* Rows of a table by tokens: features come first in our tensors. */
+static int embedding(struct import *m, struct value *table, struct value *index, struct value **out)
+{
+    char attrs[80];
+    const struct axes *a = &index->at;
+    const char *name = node_name(m, table);
+    if (table->at.n != 2) return import_fail(m, "a table of %d dimensions", table->at.n);
+    const int64_t width = table->at.d[1], points = axes_count(a);
+    snprintf(attrs, sizeof attrs, "count=%lld features=%lld", (long long)table->at.d[0], (long long)width);
+    const int t = emit(m, "embedding", name, attrs, index->tensor);
+    if (t < 0 || take_weight(m, table, name, 0)) return -1;
+    struct axes at = *a;
+    if (at.n == RANK) return import_fail(m, "more than %d dimensions", RANK);
+    at.d[at.n] = width, at.stride[at.n] = points, at.rep[at.n++] = 1;
+    *out = value_view(m, t, &at);
+    return 0;
+}
+
+static int import_gather(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    struct value *v = in[0], *index = in[1];
+    if (!is_fixed(index)) {
+        if (is_fixed(v) && index->kind == V_VIEW && index->wide && !attr_int(m, "axis", 0))
+            return embedding(m, v, index, out);
+        return import_fail(m, "its indices are not known");
+    }
+    if (movable(m, v)) return -1;
+    const int axis = axis_of(m, &v->at, attr_int(m, "axis", 0));
+    if (axis < 0 || part_check(m, v, axis)) return -1;
+    const double *c = fixed_numbers(m, index);
+    if (!c) return -1;
+    const int64_t n = axes_count(&index->at), d = v->at.d[axis], first = n ? (int64_t)c[0] + (c[0] < 0 ? d : 0) : 0;
+    bool row = n > 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (c[i] >= (double)d || c[i] < -(double)d) return import_fail(m, "an index of %g, of %lld", c[i], (long long)d);
+        row &= (int64_t)c[i] + (c[i] < 0 ? d : 0) == first + i;
+    }
+    if (!row) return is_fixed(v) ? import_fold(m, in, n_in, out, n_out) : import_fail(m, "indices that are not in a row");
+    const struct axes idx = axes_of(index->at.n, index->at.d);
+    struct axes at = {.offset = v->at.offset + first * v->at.stride[axis]};
+    if (v->at.n - 1 + idx.n > RANK) return import_fail(m, "more than %d dimensions", RANK);
+    for (int i = 0; i < v->at.n; i++) {
+        for (int k = 0; i == axis && k < idx.n; k++)
+            at.d[at.n] = idx.d[k], at.rep[at.n] = 1, at.stride[at.n++] = idx.stride[k] * v->at.stride[axis];
+        if (i != axis) at.d[at.n] = v->at.d[i], at.rep[at.n] = v->at.rep[i], at.stride[at.n++] = v->at.stride[i];
+    }
+    *out = value_again(m, v, &at);
+    return 0;
+}
+
+/* ---- Concat ------------------------------------------------------------------------------------------------------ */
+
+/* Learned points before those of a sequence. */
+static int prepend(struct import *m, struct value **in, int axis, struct value **out)
+{
+    char attrs[40];
+    struct value *v = in[1];
+    const int last = v->at.n - 1;
+    int t = axis == last ? -1 : channels_of(m, v, last);
+    if (axis == last) return import_fail(m, "it joins known numbers with channels");
+    if (t < 0) return -1;
+    if (m->b->tensor.v[t].shape.n > 2 && (t = emit(m, "flatten", NULL, "first=1", t)) < 0) return -1;
+    if (v->at.stride[axis] != 1) return import_fail(m, "its axis is not that of the points");
+    const char *name = node_name(m, NULL);
+    snprintf(attrs, sizeof attrs, "count=%lld", (long long)in[0]->at.d[axis]);
+    t = emit(m, "prepend", name, attrs, t);
+    if (t < 0 || take_weight(m, in[0], name, 0)) return -1;
+    struct axes at = v->at;
+    at.d[axis] += in[0]->at.d[axis];
+    at.stride[last] = at.d[axis];
+    *out = value_view(m, t, &at);
+    return 0;
+}
+
+static int import_concat(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    const int axis = axis_of(m, &in[0]->at, attr_int(m, "axis", 0));
+    bool known = true;
+    if (axis < 0) return -1;
+    for (int i = 0; i < n_in; i++) known &= is_fixed(in[i]);
+    if (known) return import_fold(m, in, n_in, out, n_out);
+    const int rotated = rotary_concat(m, in, n_in, axis, out);
+    if (rotated) return rotated < 0 ? -1 : 0;
+    if (n_in == 2 && is_fixed(in[0]) && need_view(m, in[1])) return -1;
+    if (n_in == 2 && is_fixed(in[0])) return prepend(m, in, axis, out);
+    if (n_in > MAX_IN) return import_fail(m, "it joins more than %d tensors", MAX_IN);
+    struct graph_node n = {"concat", node_name(m, NULL), NULL, "", n_in, {0}, {NULL}};
+    struct axes at = {0};
+    for (int i = 0; i < n_in; i++) {
+        if (is_fixed(in[i])) return import_fail(m, "it joins known numbers with activations");
+        if ((n.in[i] = channels_of(m, in[i], axis)) < 0) return -1;
+        const int64_t d = i ? at.d[axis] + in[i]->at.d[axis] : in[i]->at.d[axis];
+        const struct axes one = axes_with(&in[0]->at, axis, 2), other = axes_with(&in[i]->at, axis, 2);
+        if (!axes_same(&one, &other)) return import_fail(m, "it joins tensors of different orders");
+        at = axes_with(&in[i]->at, axis, d);
+    }
+    const int t = graph_add(m->b, &n);
+    if (t < 0) return import_fail(m, "%s", m->b->e.text);
+    *out = value_view(m, t, &at);
+    return 0;
+}
+
+/* ---- others ------------------------------------------------------------------------------------------------------ */
+
+static int import_constant(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    const Onnx__Attribute *t = attribute(m, "value"), *f = attribute(m, "value_float"), *i = attribute(m, "value_int"),
+                          *fs = attribute(m, "value_floats"), *is = attribute(m, "value_ints");
+    if (t && t->t) {
+        struct onnx_weight w;
+        if (onnx_place(m->file, t->t, &w, m->e)) return -1;
+        const struct axes at = axes_of(w.shape.n, w.shape.d);
+        *out = value_again(m, &(struct value){.kind = V_FIXED, .tensor = -1, .scale = 1, .from = t->t, .constant = true,
+                                              .count = axes_count(&at), .whole = !onnx_floats(t->t)}, &at);
+        return 0;
+    }
+    const int64_t n = fs ? (int64_t)fs->n_floats : is ? (int64_t)is->n_ints : 1;
+    if (!f && !i && !fs && !is) return import_fail(m, "a constant that is no number");
+    *out = value_fixed(m, fs || is ? 1 : 0, &n, i || is);
+    for (int64_t k = 0; k < n; k++)
+        (*out)->c[k] = f ? (double)f->f : i ? (double)i->i : fs ? (double)fs->floats[k] : (double)is->ints[k];
+    return 0;
+}
+
+/* Identity, but for training. */
+static int import_dropout(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    double ratio = attr_real(m, "ratio", 0.5), training = 0;
+    char attrs[40];
+    *out = in[0];
+    if (n_in > 1 && in[1] && !fixed_single(m, in[1], &ratio)) return import_fail(m, "its ratio is not known");
+    if (n_in > 2 && in[2] && !fixed_single(m, in[2], &training)) return import_fail(m, "its mode is not known");
+    if (!training || ratio == 0 || is_part(in[0])) return 0;
+    const int x = whole_of(m, in[0]);
+    if (x < 0) return -1;
+    snprintf(attrs, sizeof attrs, "p=%.9g", ratio);
+    const int t = emit(m, "dropout", NULL, attrs, x);
+    if (t < 0) return -1;
+    *out = value_view(m, t, &in[0]->at);
+    return 0;
+}
+
+static int import_pad(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    int64_t pads[RANK * 2] = {0};
+    const Onnx__Attribute *a = attribute(m, "pads");
+    const double *c = n_in > 1 && is_fixed(in[1]) ? fixed_numbers(m, in[1]) : NULL;
+    const int64_t n = a ? (int64_t)a->n_ints : c ? axes_count(&in[1]->at) : -1;
+    if (n < 0 || n > RANK * 2) return import_fail(m, "its margins are not known");
+    for (int i = 0; i < n; i++) pads[i] = a ? a->ints[i] : (int64_t)c[i];
+    for (int i = 0; i < n; i++) if (pads[i]) return import_fail(m, "margins outside of a convolution or a pooling");
+    *out = in[0];
+    return 0;
+}
+
+const struct import_row import_moves[] = {
+    {"Identity", import_same}, {"Cast", import_cast}, {"CastLike", import_same}, {"Reshape", import_reshape}, {"Flatten", import_flatten},
+    {"Transpose", import_transpose}, {"Unsqueeze", import_unsqueeze}, {"Squeeze", import_squeeze}, {"Slice", import_slice},
+    {"Split", import_split}, {"Expand", import_expand}, {"Shape", import_shape}, {"Gather", import_gather}, {"Concat", import_concat},
+    {"Constant", import_constant}, {"Dropout", import_dropout}, {"Pad", import_pad}, {NULL, NULL}};

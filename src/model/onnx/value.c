@@ -1,0 +1,397 @@
+/* Axes of values, and turning values into nodes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include "model/onnx/value.h"
+
+/* ---- axes -------------------------------------------------------------------------------------------------------- */
+
+struct axes axes_of(int n, const int64_t *d)
+{
+    struct axes a = {.n = n};
+    int64_t stride = 1;
+    for (int i = n; i-- > 0; stride *= d[i]) a.d[i] = d[i], a.stride[i] = stride, a.rep[i] = 1;
+    return a;
+}
+
+int64_t axes_count(const struct axes *a)
+{
+    int64_t n = 1;
+    for (int i = 0; i < a->n; i++) n *= a->d[i];
+    return n;
+}
+
+static struct axes without_ones(const struct axes *a)
+{
+    struct axes b = {.offset = a->offset};
+    for (int i = 0; i < a->n; i++) {
+        if (a->d[i] == 1) continue;
+        b.d[b.n] = a->d[i], b.stride[b.n] = a->stride[i], b.rep[b.n++] = a->rep[i];
+    }
+    return b;
+}
+
+/* Dimensions [i0, i) of a become [j0, j) of out, which has their product. */
+static bool group_reshape(const struct axes *a, int i0, int i, struct axes *out, int j0, int j)
+{
+    if (i - i0 == 1 && j - j0 == 1) {
+        out->stride[j0] = a->stride[i0], out->rep[j0] = a->rep[i0];
+        return true;
+    }
+    if (i - i0 == 2 && j - j0 == 1 && !a->stride[i0 + 1] && a->rep[i0] == 1) {     /* each several times */
+        out->stride[j0] = a->stride[i0], out->rep[j0] = a->d[i0 + 1];
+        return true;
+    }
+    int64_t stride = a->stride[i - 1];
+    for (int k = i0; k < i; k++) {
+        if (a->rep[k] != 1) return false;
+        if (k + 1 < i && a->stride[k] != a->stride[k + 1] * a->d[k + 1]) return false;
+    }
+    for (int k = j; k-- > j0; stride *= out->d[k]) out->stride[k] = stride, out->rep[k] = 1;
+    return true;
+}
+
+bool axes_reshape(const struct axes *from, int n, const int64_t *d, struct axes *out)
+{
+    const struct axes a = without_ones(from);
+    *out = axes_of(n, d);
+    out->offset = a.offset;
+    if (axes_count(out) != axes_count(&a) || !axes_count(out)) return false;
+    int i = 0, j = 0;
+    while (i < a.n || j < n) {
+        const int i0 = i, j0 = j;
+        int64_t p = i < a.n ? a.d[i++] : 1, q = 1;
+        while (p != q || j == j0) {
+            if (p < q && i < a.n) p *= a.d[i++];
+            else if (j < n) q *= d[j++];
+            else break;
+        }
+        if (p != q) return false;
+        if (i > i0) {
+            int first = j0, last = j;                    /* dimensions of 1 at the edges have any stride */
+            while (first < last && d[first] == 1) first++;
+            while (last > first && d[last - 1] == 1) last--;
+            if (!group_reshape(&a, i0, i, out, first, last)) return false;
+        }
+    }
+    return true;
+}
+
+bool axes_same(const struct axes *x, const struct axes *y)
+{
+    const struct axes a = without_ones(x), b = without_ones(y);
+    if (a.n != b.n || a.offset != b.offset) return false;
+    for (int i = 0; i < a.n; i++)
+        if (a.d[i] != b.d[i] || a.stride[i] != b.stride[i] || a.rep[i] != b.rep[i]) return false;
+    return true;
+}
+
+bool axes_fit(const struct axes *a, const struct axes *b)
+{
+    const int more = a->n - b->n;
+    for (int i = 0; i < b->n; i++) {
+        const int64_t of = more + i < 0 ? 1 : a->d[more + i];
+        if (b->d[i] != 1 && b->d[i] != of) return false;
+    }
+    return true;
+}
+
+int axis_of(struct import *m, const struct axes *a, int64_t axis)
+{
+    if (axis < 0) axis += a->n;
+    return axis >= 0 && axis < a->n ? (int)axis : import_fail(m, "there is no axis %lld", (long long)axis);
+}
+
+struct axes axes_with(const struct axes *at, int axis, int64_t d)
+{
+    struct axes a = *at;
+    a.d[axis] = d;
+    return a;
+}
+
+/* Whether the elements are those from the offset on, each once, in any order. */
+static bool packed(const struct axes *at)
+{
+    const struct axes a = without_ones(at);
+    bool used[RANK] = {false};
+    int64_t next = 1;
+    for (int found = 0; found < a.n; found++) {
+        int k = -1;
+        for (int i = 0; i < a.n; i++) if (!used[i] && a.stride[i] == next && a.rep[i] == 1) k = i;
+        if (k < 0) return false;
+        used[k] = true;
+        next *= a.d[k];
+    }
+    return true;
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+static struct value *value_new(struct import *m, enum value_kind kind, const struct axes *at)
+{
+    struct value *v = arena_alloc(m->file->mem, sizeof *v);
+    *v = (struct value){.kind = kind, .at = *at, .tensor = -1, .scale = 1};
+    return v;
+}
+
+struct value *value_fixed(struct import *m, int n, const int64_t *d, bool whole)
+{
+    const struct axes at = axes_of(n, d);
+    struct value *v = value_new(m, V_FIXED, &at);
+    v->whole = whole;
+    v->count = axes_count(&at);
+    m->folded += v->count;
+    v->c = v->row = arena_alloc(m->file->mem, (size_t)v->count * sizeof *v->c + 1);
+    return v;
+}
+
+struct value *value_view(struct import *m, int tensor, const struct axes *at)
+{
+    struct value *v = value_new(m, V_VIEW, at);
+    v->tensor = tensor;
+    return v;
+}
+
+struct value *value_again(struct import *m, const struct value *v, const struct axes *at)
+{
+    struct value *w = value_new(m, v->kind, at);
+    *w = *v;
+    w->at = *at;
+    w->row = NULL;
+    w->uses = 0;
+    return w;
+}
+
+bool is_fixed(const struct value *v) { return v && v->kind == V_FIXED; }
+
+static void row_fill(const struct value *v, double *out)
+{
+    const struct axes *a = &v->at;
+    int64_t i[RANK] = {0};
+    for (int64_t k = 0, n = axes_count(a); k < n; k++) {
+        int64_t at = a->offset;
+        for (int d = 0; d < a->n; d++) at += a->stride[d] * (i[d] / a->rep[d]);
+        out[k] = v->c[at];
+        for (int d = a->n; d-- > 0 && ++i[d] == a->d[d];) i[d] = 0;
+    }
+}
+
+const double *fixed_numbers(struct import *m, struct value *v)
+{
+    if (v->row) return v->row;
+    const int64_t n = axes_count(&v->at);
+    if (n > FOLD_MOST || v->count > FOLD_MOST) {
+        import_fail(m, "it computes with %lld known numbers, and %d is the limit", (long long)v->count, FOLD_MOST);
+        return NULL;
+    }
+    if (!v->c) {
+        v->c = arena_alloc(m->file->mem, (size_t)v->count * sizeof *v->c + 1);
+        if (onnx_values(m->file, v->from, v->c, m->e)) return NULL;
+    }
+    m->folded += n;
+    v->row = arena_alloc(m->file->mem, (size_t)n * sizeof *v->row + 1);
+    row_fill(v, v->row);
+    return v->row;
+}
+
+bool fixed_single(struct import *m, struct value *v, double *x)
+{
+    if (!is_fixed(v) || axes_count(&v->at) != 1) return false;
+    const double *c = fixed_numbers(m, v);
+    if (c) *x = *c;
+    return c != NULL;
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
+
+static const char *unique(struct import *m, const char *name)
+{
+    const char *out = name;
+    for (int i = 2; builder_tensor(m->b, out) >= 0; i++) out = arena_printf(m->file->mem, "%s_%d", name, i);
+    return out;
+}
+
+const char *node_name(struct import *m, const struct value *weight)
+{
+    char *name;
+    const char *of = weight && weight->from ? weight->name : NULL;
+    if (of && text_ends(of, ".weight")) {
+        name = arena_strdup(m->file->mem, onnx_name(m->file, of));
+        name[strlen(name) - strlen(".weight")] = 0;
+        return unique(m, name);
+    }
+    const char *said = m->node->name ? m->node->name : "";
+    while (*said == '/') said++;
+    name = arena_strdup(m->file->mem, *said ? said : m->node->op_type);
+    for (char *c = name; *c; c++) if (*c == '/') *c = '.';
+    return unique(m, onnx_name(m->file, name));
+}
+
+static int emitted(struct import *m, int tensor)
+{
+    return tensor >= 0 && !m->b->e.code ? tensor : import_fail(m, "%s", m->b->e.text);
+}
+
+int emit(struct import *m, const char *op, const char *name, const char *attrs, int in)
+{
+    return emitted(m, graph_add1(m->b, op, name ? name : node_name(m, NULL), NULL, attrs, in));
+}
+
+int emit2(struct import *m, const char *op, const char *name, int x, int y)
+{
+    return emitted(m, graph_add2(m->b, op, name ? name : node_name(m, NULL), x, y));
+}
+
+static struct param *param_of(struct import *m, const char *node, int slot)
+{
+    const int t = builder_tensor(m->b, node);
+    return &m->b->param.v[m->b->node.v[m->b->tensor.v[t].producer].param[slot]];
+}
+
+int take_weight(struct import *m, struct value *w, const char *node, int slot)
+{
+    const struct axes a = without_ones(&w->at), row = axes_of(a.n, a.d);
+    if (!w->from) return import_fail(m, "a weight that is computed from others");
+    if (a.offset || !axes_same(&a, &row) || axes_count(&a) != w->count)
+        return import_fail(m, "it takes part of the weight %s, or its elements in another order", w->name);
+    struct param *p = param_of(m, node, slot);
+    char has[96], wants[96];
+    struct shape s = {.n = a.n < MAX_DIMS ? a.n : 0};
+    for (int i = 0; i < s.n; i++) s.d[i] = a.d[i];
+    if (shape_count(&p->shape) != w->count)
+        return import_fail(m, "the weight %s is %s, and %s is needed", w->name, shape_text(&s, has),
+                           shape_text(&p->shape, wants));
+    for (int i = 0; i < m->used.n; i++) {
+        const struct used_weight *u = &m->used.v[i];
+        if (u->from != w->from) continue;
+        graph_tie(m->b, node, slot, u->node, u->slot);
+        return m->b->e.code ? import_fail(m, "%s", m->b->e.text) : 0;
+    }
+    *vec_push(&m->used) = (struct used_weight){w->from, node, slot};
+    const char *name = onnx_name(m->file, w->name);
+    if (strcmp(p->name, name)) graph_name(m->b, node, slot, name);
+    if (w->constant) param_freeze(param_of(m, node, slot), 0);
+    return m->b->e.code ? import_fail(m, "%s", m->b->e.text) : 0;
+}
+
+/* ---- views ------------------------------------------------------------------------------------------------------- */
+
+int need_view(struct import *m, struct value *v)
+{
+    switch (v->kind) {
+    case V_VIEW: return 0;
+    case V_FUNCTION: return function_view(m, v);
+    case V_PRODUCT: return product_view(m, v);
+    case V_FIXED: return import_fail(m, "known numbers where it needs an activation");
+    case V_NORM: return import_fail(m, "part of a norm that has no counterpart");
+    default: return import_fail(m, "part of an attention or a rotation that has no counterpart");
+    }
+}
+
+static const struct shape *shape_of(struct import *m, int tensor) { return &m->b->tensor.v[tensor].shape; }
+
+/* The view as one of a part of the tensor along one dimension, if it then has all of that part. Returns the number of
+ * elements of the part along it, 0: no. */
+static int64_t part_along(const struct shape *s, int dim, const struct axes *from, struct axes *to, int64_t *first)
+{
+    int64_t inner = 1;
+    for (int i = dim + 1; i < s->n; i++) inner *= s->d[i];
+    const int64_t outer = inner * s->d[dim], all = shape_count(s), n = axes_count(from);
+    if (n >= all || n * s->d[dim] % all) return 0;
+    const int64_t count = n * s->d[dim] / all;
+    *first = from->offset / inner;
+    if (from->offset % inner || *first + count > s->d[dim] || !count) return 0;
+    *to = *from;
+    to->offset = 0;
+    for (int i = 0; i < to->n; i++)
+        if (to->d[i] > 1 && to->stride[i] >= outer) {
+            if (to->stride[i] % outer) return 0;
+            to->stride[i] = to->stride[i] / outer * inner * count;
+        }
+    return packed(to) ? count : 0;
+}
+
+static int slice(struct import *m, struct value *v)
+{
+    const struct shape s = *shape_of(m, v->tensor);
+    for (int dim = 0; dim < s.n; dim++) {
+        struct axes to;
+        char attrs[96];
+        int64_t first;
+        const int64_t count = part_along(&s, dim, &v->at, &to, &first);
+        if (!count) continue;
+        snprintf(attrs, sizeof attrs, "dim=%d first=%lld count=%lld", dim, (long long)first, (long long)count);
+        const int t = emit(m, "slice", NULL, attrs, v->tensor);
+        if (t < 0) return -1;
+        v->tensor = t;
+        v->at = to;
+        return 0;
+    }
+    return import_fail(m, "it takes elements in an order or a selection that has no counterpart");
+}
+
+int whole_of(struct import *m, struct value *v)
+{
+    char attrs[64];
+    if (need_view(m, v)) return -1;
+    const bool all = packed(&v->at) && !v->at.offset && axes_count(&v->at) == shape_count(shape_of(m, v->tensor));
+    if (!all && slice(m, v)) return -1;
+    if (v->scale == 1) return v->tensor;
+    snprintf(attrs, sizeof attrs, "factor=%.9g", v->scale);
+    v->tensor = emit(m, "times", NULL, attrs, v->tensor);
+    v->scale = 1;
+    return v->tensor;
+}
+
+int channels_of(struct import *m, struct value *v, int axis)
+{
+    const int t = whole_of(m, v);
+    if (t < 0) return -1;
+    const struct shape *s = shape_of(m, t);
+    const int64_t all = shape_count(s), c = v->at.d[axis];
+    if (c == s->d[0] && (c == 1 || v->at.stride[axis] == all / c)) return t;
+    if (c == all && v->at.stride[axis] == 1) return v->tensor = emit(m, "flatten", NULL, "", t);
+    return import_fail(m, "its channels are not the first dimension of a sample");
+}
+
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
+
+const Onnx__Attribute *attribute(const struct import *m, const char *name)
+{
+    for (size_t i = 0; i < m->node->n_attribute; i++)
+        if (m->node->attribute[i]->name && !strcmp(m->node->attribute[i]->name, name)) return m->node->attribute[i];
+    return NULL;
+}
+
+int64_t attr_int(const struct import *m, const char *name, int64_t otherwise)
+{
+    const Onnx__Attribute *a = attribute(m, name);
+    return a && a->has_i ? a->i : otherwise;
+}
+
+double attr_real(const struct import *m, const char *name, double otherwise)
+{
+    const Onnx__Attribute *a = attribute(m, name);
+    return a && a->has_f ? (double)a->f : otherwise;
+}
+
+const char *attr_word(struct import *m, const char *name, const char *otherwise)
+{
+    const Onnx__Attribute *a = attribute(m, name);
+    return a && a->has_s ? arena_strndup(m->file->mem, (const char *)a->s.data, a->s.len) : otherwise;
+}
+
+int ints_of(struct import *m, const char *name, struct value *v, int64_t out[RANK])
+{
+    const Onnx__Attribute *a = name ? attribute(m, name) : NULL;
+    if (a) {
+        if (a->n_ints > RANK) return -1;
+        for (size_t i = 0; i < a->n_ints; i++) out[i] = a->ints[i];
+        return (int)a->n_ints;
+    }
+    const int64_t n = is_fixed(v) ? axes_count(&v->at) : RANK + 1;
+    const double *c = n <= RANK ? fixed_numbers(m, v) : NULL;
+    if (!c) return -1;
+    const double most = 9e18;                            /* the standard writes "to the end" as the largest integer */
+    for (int64_t i = 0; i < n; i++) out[i] = (int64_t)(c[i] > most ? most : c[i] < -most ? -most : c[i]);
+    return (int)n;
+}
