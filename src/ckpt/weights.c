@@ -192,7 +192,8 @@ static void rest_check(struct match *m, const struct items *t)
         if (first && first->used && first != k) {
             if (!m->n_twice++)
                 list_add(&m->fault, "; ", "tensors %.60s and %.60s both become %.60s", first->name, k->name, k->own);
-        } else if (a && (a->any || allowed(&a->extra, k->own))) list_add(&m->extra, ", ", "%.60s", k->name);
+        } else if (a && a->spare) continue;
+        else if (a && (a->any || allowed(&a->extra, k->own))) list_add(&m->extra, ", ", "%.60s", k->name);
         else {
             list_add(&m->fault, "; ", "tensor %.60s is unexpected: the model has none", k->name);
             hint_add(&m->hint_extra, &m->n_extra, k->own);

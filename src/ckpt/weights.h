@@ -16,6 +16,8 @@ struct weights_allow {
     const struct glob_rule *rename; int n_rename;        /* for names in files: the first match counts */
     struct weights_patterns missing, extra;              /* as for glob_names: names of the model, other names */
     const struct weights_habits *habits;                 /* NULL: none */
+    bool spare;                                          /* other names are of no interest: constants of the model's own
+                                                          * ONNX file */
     bool any;                                            /* all names may be missing or extra, but not all at once */
 };
 

@@ -181,7 +181,8 @@ static int init_take(const struct conf *c, struct weights_from *f, const struct 
     struct glob_rule rule[CONF_LIST];
     const struct weights_allow allow = {rule, c->run.init_rename.n,
                                         {c->run.init_missing.v, c->run.init_missing.n},
-                                        {c->run.init_extra.v, c->run.init_extra.n}, .habits = habits_of(c)};
+                                        {c->run.init_extra.v, c->run.init_extra.n}, .habits = habits_of(c),
+                                        .spare = c->model.graph && !strcmp(f->path, c->model.graph)};
     struct weights_rows w = weights_rows(t->pl, base_of(c), -1);
     struct weights_notes came = {.idle = -1};
     f->allow = &allow;

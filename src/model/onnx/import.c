@@ -194,7 +194,6 @@ static int nodes(struct import *m, const char *output)
     name_table_free(&uses);
     free(count);
     free(needed);
-    m->node = NULL;
     return bad;
 }
 
