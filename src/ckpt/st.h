@@ -17,10 +17,10 @@ struct st_tensor {
 };
 /* base: of adapters, the digest of the base weights they were trained with, from __metadata__; NULL: it has none */
 #define ST_BASE "mpstaged.base"
-/* onnx: whose values are in memory; NULL: another file */
+/* any_ones: of a weight's dimensions those of 1 do not count; onnx: whose values are in memory; NULL: another file */
 struct onnx_weights;
 struct st { const char *path, *base; int fd; uint64_t size; int n; struct st_tensor *t; struct arena *mem;
-            struct onnx_weights *onnx; };
+            bool any_ones; struct onnx_weights *onnx; };
 /* one file; 66 if it is missing, 65 for any error in it */
 struct st *st_open(const char *path, struct err *e);
 int st_find(const struct st *s, const char *name);        /* -1 if not found */

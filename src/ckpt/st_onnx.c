@@ -16,7 +16,7 @@ static struct st *part_open(const struct onnx_weights *all, const char *path, co
 {
     struct arena *mem = arena_new();
     struct st *s = arena_alloc(mem, sizeof *s);
-    *s = (struct st){.path = arena_strdup(mem, file ? file : path), .fd = -1, .mem = mem};
+    *s = (struct st){.path = arena_strdup(mem, file ? file : path), .fd = -1, .mem = mem, .any_ones = true};
     s->t = arena_alloc(mem, (size_t)all->n * sizeof *s->t + 1);
     for (int i = 0; i < all->n; i++) {
         const struct onnx_weight *w = &all->of[i];

@@ -156,6 +156,17 @@ static void wanted_fault(struct match *m, const struct st_entry *p, const char *
     hint_add(&m->hint, &m->n_hint, p->name);
 }
 
+static bool same_but_ones(const struct shape *a, const struct shape *b)
+{
+    int i = 0, k = 0;
+    for (;; i++, k++) {
+        while (i < a->n && a->d[i] == 1) i++;
+        while (k < b->n && b->d[k] == 1) k++;
+        if (i == a->n || k == b->n) return i == a->n && k == b->n;
+        if (a->d[i] != b->d[k]) return false;
+    }
+}
+
 static struct weights_at wanted_check(struct match *m, const struct st_entry *p, struct weight_item *item)
 {
     const struct weights_at none = {NULL, -1};
@@ -173,7 +184,7 @@ static struct weights_at wanted_check(struct match *m, const struct st_entry *p,
     }
     struct shape shape = t->shape;
     if (t->factors && p->turned) shape.d[0] = t->shape.d[1], shape.d[1] = t->shape.d[0];
-    if (!shape_equal(&shape, &p->shape)) {
+    if (item->at.file->any_ones ? !same_but_ones(&shape, &p->shape) : !shape_equal(&shape, &p->shape)) {
         wanted_fault(m, p, beside, "has shape %s, the model has %s", has, shape_text(&p->shape, want));
         return none;
     }

@@ -98,7 +98,7 @@ static int heads_of(struct import *m, const struct value *v, int points_at, int 
     for (int i = 0; i < head_at; i++)
         if (a->d[i] != 1) return import_fail(m, "it has more dimensions than heads, points and channels");
     *heads = head_at < 0 ? 1 : a->d[head_at];
-    const int64_t rep = head_at < 0 ? 1 : a->rep[head_at];
+    const int64_t rep = head_at < 0 ? 1 : a->stride[head_at] ? a->rep[head_at] : *heads;   /* one head for all: 0 */
     *kv = *heads / rep;
     at.d[0] = *kv, at.d[1] = a->d[points_at], at.d[2] = width;
     at.stride[0] = width * points, at.stride[1] = 1, at.stride[2] = points;

@@ -5,7 +5,7 @@
 #include "model/onnx/value.h"
 
 /* k and k2: constants of the node. Those with two operands come first. */
-enum code { C_ADD, C_SUB, C_MUL, C_DIV, C_ADD_K, C_K_SUB, C_MUL_K, C_K_DIV, C_POW_K, C_MIN_K, C_MAX_K, C_NEG, C_ABS,
+enum code { C_ADD, C_SUB, C_MUL, C_DIV, C_MIN, C_MAX, C_ADD_K, C_K_SUB, C_MUL_K, C_K_DIV, C_POW_K, C_MIN_K, C_MAX_K, C_NEG, C_ABS,
             C_SQRT, C_EXP, C_LOG, C_RECIPROCAL, C_ERF, C_TANH, C_SIGMOID, C_RELU, C_LEAKY, C_ELU, C_GELU, C_GELU_TANH,
             C_HARDSIGMOID, C_HARDSWISH, C_SOFTPLUS, C_SWISH, C_MISH };
 enum { TREE_MOST = 48 };                                /* nodes of one tree */
@@ -37,6 +37,8 @@ static double at(const struct value *v, double x)
     case C_SUB: return a - b;
     case C_MUL: return a * b;
     case C_DIV: return a / b;
+    case C_MIN: return fmin(a, b);
+    case C_MAX: return fmax(a, b);
     case C_ADD_K: return a + k;
     case C_K_SUB: return k - a;
     case C_MUL_K: return a * k;
@@ -193,7 +195,8 @@ static int two_views(struct import *m, enum code code, struct value *a, struct v
     struct value neg = *b;
     neg.scale = code == C_SUB ? -neg.scale : neg.scale;
     if (code == C_SUB) b = &neg;
-    if (code == C_DIV) return import_fail(m, "an activation is divided by another one");
+    if (code != C_ADD && code != C_SUB && code != C_MUL)
+        return import_fail(m, "there is no counterpart of this operator of two activations");
     int x = whole_of(m, a), y = x < 0 ? -1 : whole_of(m, b);
     if (y < 0) return -1;
     const struct shape s = m->b->tensor.v[x].shape, t = m->b->tensor.v[y].shape;
@@ -396,6 +399,8 @@ int import_clip(struct import *m, struct value **in, int n_in, struct value **ou
     struct value *v = in[0];
     if (clip && n_in > 1 && in[1] && !fixed_single(m, in[1], &low)) return import_fail(m, "its limits are not known");
     if (clip && n_in > 2 && in[2] && !fixed_single(m, in[2], &high)) return import_fail(m, "its limits are not known");
+    if (!clip && n_in == 2 && in[1] && !is_fixed(in[0]) && !is_fixed(in[1]))
+        return function_make(m, op[1] == 'a' ? C_MAX : C_MIN, in[0], in[1], 0, out);
     if (!clip) {
         v = n_in > 1 && is_fixed(in[0]) ? in[1] : in[0];
         if (n_in != 2 || !fixed_single(m, v == in[0] ? in[1] : in[0], op[1] == 'a' ? &low : &high))
