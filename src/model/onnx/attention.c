@@ -62,7 +62,7 @@ static int product(struct import *m, struct value *x, struct value *w, struct va
 
 int import_gemm(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
-    if (n_in < 2 || !is_fixed(in[1]) || attr_int(m, "transA", 0) || attr_real(m, "alpha", 1) != 1 ||
+    if (!is_fixed(in[1]) || attr_int(m, "transA", 0) || attr_real(m, "alpha", 1) != 1 ||
         attr_real(m, "beta", 1) != 1)
         return import_fail(m, "it is more than a matrix of weights and a bias");
     struct value *w = value_again(m, in[1], &in[1]->at);
@@ -155,7 +155,6 @@ static int attention(struct import *m, struct value *p, struct value *v, struct 
 
 int import_matmul(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
-    if (n_in != 2) return import_fail(m, "it has not two inputs");
     if (is_fixed(in[1])) return product(m, in[0], in[1], out);
     if (is_fixed(in[0])) return import_fail(m, "known numbers times an activation");
     if (in[0]->kind == V_CHANCES) return need_view(m, in[1]) ? -1 : attention(m, in[0], in[1], out);
@@ -232,7 +231,6 @@ int import_is_nan(struct import *m, struct value **in, int n_in, struct value **
 int import_where(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     double k;
-    if (n_in != 3) return import_fail(m, "it has not three inputs");
     if (in[0]->kind == V_NONE && in[2]->kind == V_CHANCES && fixed_single(m, in[1], &k) && k == 0) {
         *out = in[2];
         return 0;
@@ -255,7 +253,7 @@ int import_attention(struct import *m, struct value **in, int n_in, struct value
     const int64_t heads[] = {attr_int(m, "q_num_heads", 0), attr_int(m, "kv_num_heads", 0),
                              attr_int(m, "kv_num_heads", 0)};
     for (int i = 0; i < 3; i++) {
-        if (n_in < 3 || need_view(m, in[i])) return n_in < 3 ? import_fail(m, "it has not three inputs") : -1;
+        if (need_view(m, in[i])) return -1;
         struct axes at = in[i]->at, four;
         if (at.n == 3 && heads[i] > 0) {
             const int64_t d[] = {at.d[0], at.d[1], heads[i], at.d[2] / heads[i]};

@@ -55,7 +55,7 @@ static int dims_check(const struct onnx_file *f, const Onnx__Tensor *t, struct e
     int64_t n = 1;
     if (t->n_dims > MAX_DIMS) return file_fail(f, t->name, "more than 6 dimensions", e);
     for (size_t i = 0; i < t->n_dims; i++)
-        if (t->dims[i] < 0 || __builtin_mul_overflow(n, t->dims[i], &n) || n > INT64_MAX / 16)
+        if (t->dims[i] < 0 || __builtin_mul_overflow(n, t->dims[i], &n) || n > ELEMENTS_MOST)
             return file_fail(f, t->name, "dimensions that no tensor has", e);
     return 0;
 }

@@ -5,6 +5,8 @@
 #include "model/onnx/onnx.h"
 #include "model/onnx/onnx.pb-c.h"
 
+#define ELEMENTS_MOST (INT64_C(1) << 40)                /* of a tensor */
+
 /* Types of elements, of the standard. */
 enum onnx_type { ONNX_F32 = 1, ONNX_U8, ONNX_I8, ONNX_I32 = 6, ONNX_I64, ONNX_BOOL = 9, ONNX_F16, ONNX_F64,
                  ONNX_BF16 = 16 };

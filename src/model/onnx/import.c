@@ -8,16 +8,17 @@ enum { NODES_MOST = 1 << 16, FOLDED_MOST = 1 << 26 };   /* nodes; numbers that a
 
 int import_fail(struct import *m, const char *fmt, ...)
 {
-    char text[300], name[120], op[60];
+    char raw[300], text[400], name[120], op[60];
     va_list ap;
     if (m->e->code) return -1;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
+    text_printable(raw, text, sizeof text);              /* names of the file are in it */
     if (!m->node) return err_set(m->e, E_DATA, "%s: %s", m->file->path, text);
     const char *said = m->node->name && *m->node->name ? m->node->name : m->node->n_output ? m->node->output[0] : "";
     return err_set(m->e, E_DATA, "%s: node %s (%s): %s", m->file->path, text_printable(said, name, sizeof name),
-                   text_printable(m->node->op_type, op, sizeof op), text);
+                   text_printable(m->node->op_type ? m->node->op_type : "", op, sizeof op), text);
 }
 
 /* ---- values by name ---------------------------------------------------------------------------------------------- */
@@ -47,6 +48,16 @@ static void initializers(struct import *m)
         v->count = axes_count(&v->at);
         name_value(m, t->name, v);
     }
+}
+
+/* Dimensions stay so small that products of them are numbers. */
+static int size_check(struct import *m, const struct axes *a)
+{
+    int64_t n = 1;
+    for (int i = 0; i < a->n; i++)
+        if (a->d[i] < 0 || __builtin_mul_overflow(n, a->d[i], &n) || n > ELEMENTS_MOST)
+            return import_fail(m, "a tensor of more than 2^40 elements");
+    return 0;
 }
 
 /* ---- the input --------------------------------------------------------------------------------------------------- */
@@ -84,6 +95,7 @@ static int input_add(struct import *m, const Onnx__Value *x)
     if (t < 0) return import_fail(m, "%s", m->b->e.text);
     if (tokens) m->tokens = t;
     const struct axes at = axes_of(n + 1, dims);
+    if (size_check(m, &at)) return -1;
     struct value *v = value_view(m, t, &at);
     v->wide = tokens;
     name_value(m, x->name, v);
@@ -110,11 +122,12 @@ static const struct import_row *row_find(const struct import_row *r, const char 
     return r->op ? r : NULL;
 }
 
-static import_op *op_of(const char *op)
+static const struct import_row *op_of(const char *op)
 {
+    static const struct import_row function = {"function", import_function, 1}, none = {"", NULL, 0};
     const struct import_row *r = row_find(import_moves, op);
     if (!r) r = row_find(import_layers, op);
-    return r ? r->f : function_code(op) >= 0 ? import_function : NULL;
+    return r ? r : function_code(op) >= 0 ? &function : &none;
 }
 
 static bool of_standard(const Onnx__Node *n)
@@ -128,8 +141,10 @@ static int node_add(struct import *m, const Onnx__Node *n)
     struct value *in[IN_MOST] = {NULL}, *out[OUT_MOST] = {NULL};
     bool known = true;
     m->node = n;
-    if (!n->op_type || !of_standard(n)) return import_fail(m, "an operator of the domain %.60s", n->domain);
-    import_op *f = op_of(n->op_type);
+    if (!n->op_type) return import_fail(m, "it names no operator");
+    if (!of_standard(n)) return import_fail(m, "an operator of the domain %.60s", n->domain);
+    const struct import_row *r = op_of(n->op_type);
+    import_op *f = r->f;
     if (!f && !fold_knows(n->op_type)) return import_fail(m, "there is no counterpart of this operator");
     if (n->n_input > IN_MOST || n->n_output > OUT_MOST || !n->n_output) return import_fail(m, "its inputs or outputs");
     for (size_t i = 0; i < n->n_input; i++) {
@@ -137,15 +152,14 @@ static int node_add(struct import *m, const Onnx__Node *n)
         if (!(in[i] = named(m, n->input[i]))) return import_fail(m, "its input %.80s does not exist", n->input[i]);
         known &= is_fixed(in[i]);
     }
-    if (n->n_input && !in[0] && f != import_clip) return import_fail(m, "its first input is missing");
-    if (!n->n_input && f && strcmp(n->op_type, "Constant")) return import_fail(m, "it has no inputs");
+    const int needs = r->needs == ALL && n->n_input ? (int)n->n_input : r->needs == ALL ? 1 : r->needs;
+    for (int i = 0; i < needs; i++) if (!in[i]) return import_fail(m, "its input %d is missing", i);
     if (known && fold_knows(n->op_type) && n->n_input && strcmp(n->op_type, "Gather")) f = import_fold;
     if (!f) return import_fail(m, "there is no counterpart of this operator but for known numbers");
-    const bool two = f == import_add || f == import_sub || f == import_mul || f == import_div;
-    if (two && (n->n_input != 2 || !in[1])) return import_fail(m, "it has not two inputs");
     if (f(m, in, (int)n->n_input, out, (int)n->n_output)) return import_fail(m, "%s", m->b->e.text);
     for (size_t i = 0; i < n->n_output; i++) {
         if (!*n->output[i] || !out[i]) continue;
+        if (size_check(m, &out[i]->at)) return -1;
         if (named(m, n->output[i])) return import_fail(m, "its output %.80s exists already", n->output[i]);
         name_value(m, n->output[i], out[i]);
     }

@@ -85,7 +85,7 @@ static int import_conv(struct import *m, struct value **in, int n_in, struct val
     struct windows w;
     const bool turned = !strcmp(m->node->op_type, "ConvTranspose"), bias = n_in > 2 && in[2];
     const int64_t groups = attr_int(m, "group", 1);
-    if (n_in < 2 || !is_fixed(in[1])) return import_fail(m, "its weight is not known");
+    if (!is_fixed(in[1])) return import_fail(m, "its weight is not known");
     if (need_view(m, in[0]) || windows_of(m, &in[0]->at, &in[1]->at, &w)) return -1;
     if (turned && attribute(m, "output_shape")) return import_fail(m, "output_shape");
     if (in[1]->at.n < 3 || in[1]->at.n > MAX_DIMS) return import_fail(m, "a weight of %d dimensions", in[1]->at.n);
@@ -115,7 +115,7 @@ static int import_conv(struct import *m, struct value **in, int n_in, struct val
 static int import_batch_norm(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     char attrs[80];
-    const int t = n_in == 5 && in[0]->at.n > 1 ? channels_of(m, in[0], 1) : import_fail(m, "it has not five inputs");
+    const int t = in[0]->at.n > 1 ? channels_of(m, in[0], 1) : import_fail(m, "it has no channels");
     if (t < 0) return -1;
     for (int i = 1; i < 5; i++) if (!is_fixed(in[i])) return import_fail(m, "its weights are not known");
     snprintf(attrs, sizeof attrs, "eps=%.9g momentum=%.9g", attr_real(m, "epsilon", 1e-5),
@@ -191,7 +191,7 @@ static int import_resize(struct import *m, struct value **in, int n_in, struct v
 
 static int import_prelu(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
-    if (n_in < 2 || !is_fixed(in[1])) return import_fail(m, "its slope is not known");
+    if (!is_fixed(in[1])) return import_fail(m, "its slope is not known");
     const int t = need_view(m, in[0]) || in[0]->at.n < 2 ? -1 : channels_of(m, in[0], 1);
     const int64_t slopes = axes_count(&in[1]->at);
     if (t < 0) return m->e->code ? -1 : import_fail(m, "it has no channels");
@@ -204,11 +204,14 @@ static int import_prelu(struct import *m, struct value **in, int n_in, struct va
 }
 
 const struct import_row import_layers[] = {
-    {"Conv", import_conv}, {"ConvTranspose", import_conv}, {"BatchNormalization", import_batch_norm}, {"MaxPool", import_pool},
-    {"AveragePool", import_pool}, {"GlobalAveragePool", import_global_mean}, {"ReduceMean", import_reduce_mean},
-    {"Resize", import_resize}, {"Upsample", import_resize}, {"PRelu", import_prelu}, {"LayerNormalization", import_layer_norm},
-    {"RMSNormalization", import_rms_norm}, {"InstanceNormalization", import_instance_norm},
-    {"GroupNormalization", import_group_norm}, {"MatMul", import_matmul}, {"Gemm", import_gemm}, {"Softmax", import_softmax},
-    {"Attention", import_attention}, {"Where", import_where}, {"IsNaN", import_is_nan}, {"Add", import_add}, {"Sub", import_sub},
-    {"Mul", import_mul}, {"Div", import_div}, {"Pow", import_pow}, {"Clip", import_clip}, {"Min", import_clip}, {"Max", import_clip},
-    {NULL, NULL}};
+    {"Conv", import_conv, 2}, {"ConvTranspose", import_conv, 2}, {"BatchNormalization", import_batch_norm, 5},
+    {"MaxPool", import_pool, 1}, {"AveragePool", import_pool, 1}, {"GlobalAveragePool", import_global_mean, 1},
+    {"ReduceMean", import_reduce_mean, 1}, {"Resize", import_resize, 1}, {"Upsample", import_resize, 1},
+    {"PRelu", import_prelu, 2}, {"LayerNormalization", import_layer_norm, 3},
+    {"RMSNormalization", import_rms_norm, 2}, {"InstanceNormalization", import_instance_norm, 3},
+    {"GroupNormalization", import_group_norm, 3}, {"MatMul", import_matmul, 2}, {"Gemm", import_gemm, 2},
+    {"Softmax", import_softmax, 1}, {"Attention", import_attention, 3}, {"Where", import_where, 3},
+    {"IsNaN", import_is_nan, 1}, {"Add", import_add, 2}, {"Sub", import_sub, 2}, {"Mul", import_mul, 2},
+    {"Div", import_div, 2}, {"Pow", import_pow, 2}, {"Clip", import_clip, 1}, {"Min", import_clip, ALL},
+    {"Max", import_clip, ALL},
+    {NULL, NULL, 0}};

@@ -387,7 +387,10 @@ static int import_pad(struct import *m, struct value **in, int n_in, struct valu
 }
 
 const struct import_row import_moves[] = {
-    {"Identity", import_same}, {"Cast", import_cast}, {"CastLike", import_same}, {"Reshape", import_reshape}, {"Flatten", import_flatten},
-    {"Transpose", import_transpose}, {"Unsqueeze", import_unsqueeze}, {"Squeeze", import_squeeze}, {"Slice", import_slice},
-    {"Split", import_split}, {"Expand", import_expand}, {"Shape", import_shape}, {"Gather", import_gather}, {"Concat", import_concat},
-    {"Constant", import_constant}, {"Dropout", import_dropout}, {"Pad", import_pad}, {NULL, NULL}};
+    {"Identity", import_same, 1}, {"Cast", import_cast, 1}, {"CastLike", import_same, 1},
+    {"Reshape", import_reshape, 1}, {"Flatten", import_flatten, 1}, {"Transpose", import_transpose, 1},
+    {"Unsqueeze", import_unsqueeze, 1}, {"Squeeze", import_squeeze, 1}, {"Slice", import_slice, 1},
+    {"Split", import_split, 1}, {"Expand", import_expand, 2}, {"Shape", import_shape, 1},
+    {"Gather", import_gather, 2}, {"Concat", import_concat, ALL}, {"Constant", import_constant, 0},
+    {"Dropout", import_dropout, 1}, {"Pad", import_pad, 1},
+    {NULL, NULL, 0}};

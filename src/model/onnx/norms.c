@@ -144,14 +144,14 @@ static int last_axis(struct import *m, struct value *x)
 int import_layer_norm(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     if (need_view(m, in[0]) || last_axis(m, in[0])) return -1;
-    if (n_in < 3 || !is_fixed(in[1]) || !is_fixed(in[2])) return import_fail(m, "it has no weight or no bias");
+    if (!is_fixed(in[1]) || !is_fixed(in[2])) return import_fail(m, "its weights are not known");
     return layer_norm(m, in[0], attr_real(m, "epsilon", 1e-5), in[1], in[2], out);
 }
 
 int import_rms_norm(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     if (need_view(m, in[0]) || last_axis(m, in[0])) return -1;
-    if (n_in < 2 || !is_fixed(in[1])) return import_fail(m, "it has no weight");
+    if (!is_fixed(in[1])) return import_fail(m, "its weight is not known");
     return rms_norm(m, in[0], attr_real(m, "epsilon", 1e-5), in[1], out);
 }
 
@@ -160,7 +160,7 @@ static int of_channels(struct import *m, struct value **in, int n_in, int64_t gr
     char attrs[80];
     const int t = in[0]->at.n > 1 ? channels_of(m, in[0], 1) : import_fail(m, "it has no channels");
     if (t < 0) return -1;
-    if (n_in < 3 || !is_fixed(in[1]) || !is_fixed(in[2])) return import_fail(m, "it has no weight or no bias");
+    if (!is_fixed(in[1]) || !is_fixed(in[2])) return import_fail(m, "its weights are not known");
     snprintf(attrs, sizeof attrs, "eps=%.9g affine=yes", attr_real(m, "epsilon", 1e-5));
     if (groups) snprintf(attrs + strlen(attrs), 30, " groups=%lld", (long long)groups);
     const int y = emit_norm(m, groups ? "group_norm" : "instance_norm", attrs, t, in[1], in[2]);
@@ -172,7 +172,7 @@ static int of_channels(struct import *m, struct value **in, int n_in, int64_t gr
 int import_instance_norm(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     if (need_view(m, in[0])) return -1;
-    if (n_in == 3 && is_fixed(in[1]) && in[0]->at.n == 3) {          /* groups of channels as channels: a group norm */
+    if (is_fixed(in[1]) && in[0]->at.n == 3) {          /* groups of channels as channels: a group norm */
         const struct shape *s = &m->b->tensor.v[in[0]->tensor].shape;
         const double *w = fixed_numbers(m, in[1]), *b = is_fixed(in[2]) ? fixed_numbers(m, in[2]) : NULL;
         bool plain = w && b && in[0]->at.d[1] < s->d[0] && s->d[0] % in[0]->at.d[1] == 0;

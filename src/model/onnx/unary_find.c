@@ -384,7 +384,7 @@ int import_div(struct import *m, struct value **in, int n_in, struct value **out
 int import_pow(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     double k;
-    if (n_in < 2 || !fixed_single(m, in[1], &k)) return import_fail(m, "its exponent is not one known number");
+    if (!fixed_single(m, in[1], &k)) return import_fail(m, "its exponent is not one known number");
     const int is = in[0]->kind == V_NORM ? norm_binary(m, k == 2 ? '2' : k == -0.5 ? 'I' : '?', in[0], NULL, out) : 0;
     if (is) return is < 0 ? -1 : 0;
     return function_make(m, C_POW_K, in[0], NULL, k, out);
@@ -399,7 +399,7 @@ int import_clip(struct import *m, struct value **in, int n_in, struct value **ou
     struct value *v = in[0];
     if (clip && n_in > 1 && in[1] && !fixed_single(m, in[1], &low)) return import_fail(m, "its limits are not known");
     if (clip && n_in > 2 && in[2] && !fixed_single(m, in[2], &high)) return import_fail(m, "its limits are not known");
-    if (!clip && n_in == 2 && in[1] && !is_fixed(in[0]) && !is_fixed(in[1]))
+    if (!clip && n_in == 2 && !is_fixed(in[0]) && !is_fixed(in[1]))
         return function_make(m, op[1] == 'a' ? C_MAX : C_MIN, in[0], in[1], 0, out);
     if (!clip) {
         v = n_in > 1 && is_fixed(in[0]) ? in[1] : in[0];

@@ -126,6 +126,8 @@ int scores_binary(struct import *m, char sign, struct value *a, struct value *b,
 int rotary_concat(struct import *m, struct value **in, int n_in, int axis, struct value **out);
 int rotary_add(struct import *m, struct value *a, struct value *b, struct value **out);
 /* layers.c, moves.c */
-extern const struct import_row { const char *op; import_op *f; } import_layers[], import_moves[];
+/* needs: inputs that must be there; ALL: as many as the node names, and one at least */
+enum { ALL = -1 };
+extern const struct import_row { const char *op; import_op *f; int needs; } import_layers[], import_moves[];
 
 #endif
