@@ -1,0 +1,137 @@
+#!/bin/sh
+# onnx.sh: networks of ONNX files (texts in tests/onnx, which tests/onnx_tool writes as ONNX) give ONNX Runtime's
+# outputs, kept in tests/onnx/expected; they train to the same bits for any number of stages, continue, and are taken
+# with their external data; operators without a counterpart are refused by name, and so are damaged files. No Python is
+# needed. tests/onnx_torch.sh has real networks of torch.onnx.
+# Tolerance: 1e-5 of the largest number.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+tool=$build/tests/onnx_tool texts=$here/onnx
+cat >net.conf <<'END'
+run      { name = "net" }
+model    { graph = "net.onnx" }
+data     { source = "npy"  train = "x.npy"  train_labels = "y.npy"  test = "x.npy"  test_labels = "y.npy"
+           shuffle = no }
+train    { batch_size = 2  split_size = 1  steps = 3  optimizer = "sgd"  learning_rate = 0.01 }
+pipeline { stages = 2  partition = "uniform"  profile_spread = 1e9 }
+END
+if [ ! -x "$tool" ]; then
+    refused "without protobuf-c ONNX files are refused" 78 'built without protobuf-c' threads -c net.conf
+    skip "all else of ONNX" "apt-get install protobuf-c-compiler libprotobuf-c-dev"
+    tap_done
+fi
+# net NAME: net.onnx, and two samples; sets $kind to the options that its labels need
+net() {
+    net_input=$(sed -n 's/^input [a-z]* n//p' "$texts/$1.txt")
+    "$tool" make "$texts/$1.txt" net.onnx
+    case $net_input in
+        *I64) "$tool" data x.npy "2${net_input% I64}" 16; "$tool" data y.npy "2${net_input% I64}" 16
+            kind="-o data.labels=map" ;;
+        *) "$tool" data x.npy "2$net_input"
+            "$tool" data y.npy "2x$(sed -n "s/^# outputs //p" "$texts/$1.txt")"
+            kind="-o data.labels=vector -o train.loss=mse" ;;
+    esac
+}
+# near TEXT NAME FILE
+near() {
+    near_worst=$("$tool" check "$texts/expected" "$2" "$3" 2>&1) || near_worst="missing: $near_worst"
+    check "$1: outputs within $near_worst" awk -v w="$near_worst" 'BEGIN { exit !(w ~ /^[0-9]/ && w < 1e-5) }'
+}
+
+# ---- outputs and training --------------------------------------------------------------------------------------------
+for n in layers norms vit decoder attention; do
+    net $n
+    job threads -c net.conf $kind --predict p.npy
+    [ "$code" -eq 0 ] || why
+    near "$n" $n p.npy
+    "$tool" make "$texts/$n.txt" net.onnx net.onnx.data
+    job threads -c net.conf $kind --predict apart.npy
+    [ "$code" -eq 0 ] || why
+    check "$n: the same with external data" cmp -s p.npy apart.npy
+    trains "$n-1" threads -c net.conf $kind --stages 1
+    one=$hash
+    trains "$n-3" threads -c net.conf $kind --stages 3 --schedule gpipe
+    equal "$n: the same bits from one stage and from three" "$one" "$hash"
+    rm net.onnx.data
+done
+
+# ---- names, freezing, weights of another file ------------------------------------------------------------------------
+net layers
+names() { tail -c +9 "$1" | tr -d '\0' | grep -ao '"[a-z][a-z0-9_.]*":{"dtype' | sed 's/"//; s/".*//' | sort; }
+names layers-1/weights.safetensors | grep -v num_batches_tracked >"$aside/has"
+sed -n 's/^weight \([^ ]*\) .*/\1/p' "$texts/layers.txt" | sort >"$aside/wants"
+check "weights keep the names that the file gives them" cmp -s "$aside/has" "$aside/wants"
+job threads -c net.conf $kind --check-config -o run.init_from=net.onnx
+equal "a file's weights can be named as run.init_from" "$code" 0
+job 2 -c net.conf $kind --run-dir ranks
+equal "ranks under mpirun give the same weights" "$(hash_of ranks)" "$(hash_of layers-1)"
+job threads -c net.conf $kind --run-dir stopped --steps 2 -o checkpoint.every_steps=1
+job threads -c net.conf $kind --run-dir stopped --steps 3 -o checkpoint.every_steps=1 --resume
+equal "a run that is continued has the weights of one that was not" "$(hash_of stopped | tail -n 1)" "$(hash_of layers-1)"
+job threads -c net.conf $kind --predict trained.npy -o run.directory=layers-1
+check "a prediction takes the run's weights, not the file's" sh -c '! cmp -s trained.npy p.npy'
+refused "model.input that differs from the file's" 78 'the graph decides, and its input is 3x8x8' \
+    threads -c net.conf $kind -o model.input={3,9,9}
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+# net_of LINE...: net.onnx of these lines behind an input x of nx4x6x6 and some weights
+net_of() {
+    { printf '%s\n' "opset ${opset:-17}" "input x ${input:-nx4x6x6}" "weight w 4x4x3x3" "weight b 4" "const one 1 1"
+      printf '%s\n' "$@" "output y"; } >"$aside/of.txt"
+    "$tool" make "$aside/of.txt" net.onnx
+}
+"$tool" data x.npy 2x4x6x6
+"$tool" data y.npy 2x4 
+for op in Acos Acosh AffineGrid And ArgMax Bernoulli BitShift BlackmanWindow Celu Col2Im Compress ConvInteger \
+    DeformConv DepthToSpace DequantizeLinear Det DFT DynamicQuantizeLinear Einsum EyeLike GRU GatherElements \
+    GlobalLpPool GlobalMaxPool GridSample Hardmax If LRN LSTM LogSoftmax Loop LpNormalization MaxRoiPool MaxUnpool \
+    MelWeightMatrix NonMaxSuppression NonZero OneHot QLinearConv QuantizeLinear RNN RandomNormal ReverseSequence RoiAlign \
+    Scan ScatterND SequenceAt Shrink SpaceToDepth StringNormalizer TfIdfVectorizer ThresholdedRelu TopK Unique; do
+    net_of "y = $op(x)"
+    refused "$op" 65 "net.onnx: node y \($op\): " threads -c net.conf
+done
+# says TEXT PATTERN LINE...: net.onnx of these lines is refused so
+says() {
+    says_text=$1 says_pattern=$2; shift 2
+    net_of "$@"
+    refused "$says_text" 65 "net.onnx: $says_pattern" threads -c net.conf
+}
+says "an operator of another domain" 'node y \(Attention\): an operator of the domain com.microsoft' \
+    'y = com.microsoft:Attention(x)'
+says "margins that differ" 'node y \(Conv\): margins that differ' 'y = Conv(x, w) pads=[0,0,1,1]'
+says "a mean that leaves out its margin" 'node y \(AveragePool\): count_include_pad=0' \
+    'y = AveragePool(x) kernel_shape=[3,3] pads=[1,1,1,1]'
+says "windows beyond the margin" 'node y \(MaxPool\): ceil_mode' 'y = MaxPool(x) kernel_shape=[4,4] strides=[4,4] ceil_mode=1'
+says "an input that is missing" 'node y \(Add\): its input 1 is missing' 'y = Add(x)'
+says "an input that does not exist" 'node y \(Add\): its input z does not exist' 'y = Add(x, z)'
+says "a shape that is not known" 'node y \(Reshape\): its shape is not known' 'y = Reshape(x, x)'
+says "a function that we do not have" 'node y \(Relu\): no operator of ours has its values' 'a = Softplus(x)' 'y = Relu(a)'
+says "a weight of another shape" 'node y \(BatchNormalization\): the weight w is 4x4x3x3, and 4 is needed' \
+    'y = BatchNormalization(x, w, b, b, b)'
+says "a weight that is computed" 'node y \(Conv\): a weight that is computed' 'v = Mul(w, w)' 'y = Conv(x, v)'
+says "a quotient of activations" 'node y \(Div\): there is no counterpart' 'a = Conv(x, w) pads=[1,1,1,1]' 'y = Div(a, x)'
+says "an output that depends on nothing" 'node y \(Add\): its output does not depend on its input' 'a = Relu(x)' 'y = Add(one, one)'
+says "two inputs" 'more than one input' 'input z nx4x6x6' 'y = Add(x, z)'
+input=2x4x6x6 says "a batch that is fixed" 'its input is of 2 samples' 'y = Relu(x)'
+input=nx4xhxw says "dimensions that are open" 'dimension 2 of its input, h, is open: model.input decides it' 'y = Relu(x)'
+input=nx4xhxw net_of 'a = GlobalAveragePool(x)' 'y = Flatten(a)'
+job threads -c net.conf -o model.input={4,6,6} -o data.labels=vector -o train.loss=mse --check-config
+equal "model.input decides them" "$code" 0
+input=nx4x6 says "a mask that is not causal" 'node s2 \(Add\): a mask that is neither causal nor empty' \
+    'real mask 6x6 0 -1e30' 'weight v 4x12' 'i = Transpose(x) perm=[0,2,1]' 'a = MatMul(i, v)' 'q, k, u = Split(a) axis=2 num_outputs=3' \
+    't = Transpose(k) perm=[0,2,1]' 's = MatMul(q, t)' 's2 = Add(s, mask)' 'p = Softmax(s2) axis=-1' 'y = MatMul(p, u)'
+net_of 'y = Relu(x)'
+cp net.onnx "$aside/whole"
+head -c 60 "$aside/whole" >net.onnx
+refused "a file that was cut off" 65 'net.onnx: this is no ONNX file, or' threads -c net.conf
+echo "graph net" >net.onnx
+refused "graph text under this name" 65 'net.onnx: this is no ONNX file, or' threads -c net.conf
+: >net.onnx
+refused "an empty file" 65 'net.onnx: ' threads -c net.conf
+rm net.onnx
+refused "a file that is missing" 66 'net.onnx: ' threads -c net.conf
+"$tool" make "$texts/layers.txt" net.onnx net.data
+"$tool" data x.npy 2x3x8x8
+rm net.data
+refused "external data that are missing" 66 'net.data: ' threads -c net.conf $kind
+tap_done
