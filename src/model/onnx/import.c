@@ -213,6 +213,26 @@ static int nodes(struct import *m, const char *output)
 
 /* ---- the output -------------------------------------------------------------------------------------------------- */
 
+/* The table of tokens that has the values of a matrix of the head: exporters write a shared weight twice, once turned.
+ * NULL: none, or values that are not in memory. */
+static const Onnx__Tensor *shared_find(struct import *m, const struct value *head)
+{
+    const int64_t width = head->at.d[0], words = head->at.d[1];
+    struct onnx_weight h, t;
+    struct err none = {0};
+    if (!head->from || onnx_place(m->file, head->from, &h, &none) || !h.values || strcmp(h.type, "F32")) return NULL;
+    for (int i = 0; i < m->used.n; i++) {
+        const Onnx__Tensor *of = m->used.v[i].from;
+        if (of->n_dims != 2 || of->dims[0] != words || of->dims[1] != width || onnx_place(m->file, of, &t, &none) ||
+            !t.values || strcmp(t.type, "F32")) continue;
+        bool same = true;
+        for (int64_t k = 0; k < words * width && same; k++)
+            same = !memcmp((const float *)t.values + k, (const float *)h.values + k % width * words + k / width, 4);
+        if (same) return of;
+    }
+    return NULL;
+}
+
 /* A decoder's head is its loss, too, so that logits of all points are never stored together. */
 static int head(struct import *m, struct value *v, struct onnx_net *net)
 {
@@ -221,7 +241,10 @@ static int head(struct import *m, struct value *v, struct onnx_net *net)
     struct value *x = v->a, weight = *w;
     const int t = channels_of(m, x, x->at.n - 1);
     if (t < 0) return -1;
-    if (w->at.stride[0] != 1) return 1;                  /* stored the other way: a linear layer and a loss */
+    if (w->at.stride[0] != 1) {
+        if (!(weight.from = shared_find(m, w))) return 1;           /* stored the other way: a linear layer and a loss */
+        weight.name = weight.from->name;
+    }
     const struct shape points = {1, {axes_count(&x->at) / x->at.d[x->at.n - 1]}};
     weight.at = axes_of(2, (int64_t[]){w->at.d[1], w->at.d[0]});
     const int labels = graph_input(m->b, "labels", ROLE_TARGET, &points, I64);
