@@ -273,8 +273,8 @@ static void row_draw(const struct chart_row *r, int id, int y, int height, bool 
 void chart_boxes(const chart_rows *rows, int id, const char *title, const char *about, struct text *out)
 {
     int height = rows->n <= 16 ? 24 : rows->n <= 64 ? 14 : 8, every = height < 14 ? 2 : 1;
-    text_add(out, "<svg class='bars' role='img' aria-labelledby='t%d d%d' viewBox='0 0 %d %d'><title id='t%d'>", id, id,
-             WIDTH, rows->n * height, id);
+    text_add(out, "<svg class='bars' role='img' aria-labelledby='t%d d%d' viewBox='0 -6 %d %d'><title id='t%d'>", id,
+             id, WIDTH, rows->n * height + 12, id);
     html_say(out, "%s", title);
     text_add(out, "</title><desc id='d%d'>", id);
     html_say(out, "%s", about);

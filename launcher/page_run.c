@@ -59,6 +59,9 @@ static void score_curve(struct html_page *p, int k)
 static void tests_table(struct html_page *p)
 {
     const struct history *h = p->h;
+    int finite = 0;
+    for (int k = 0; k < h->n_scores; k++) finite += history_best(h, k) >= 0;
+    if (!finite) { page_none(p, "No evaluation has a value that is finite."); return; }
     html_table_begin(p->out, "Validation", "score|last|best|after step");
     for (int k = 0; k < h->n_scores; k++) {
         const int best = history_best(h, k);
@@ -252,7 +255,7 @@ void page_plan(struct html_page *p)
         page_none(p, "There is no comparison with the plan: a run writes it at its end, after at least two steps.");
         return;
     }
-    html_element(p->out, "p", "Costs of the prediction: %s. %lld steps count. Good: within 10 %% of what was "
+    html_element(p->out, "p", "Basis of the prediction: %s. %lld steps count. Good: within 10 %% of what was "
                  "measured, or 10 points; fair: within 30.", ctl_text_of(o, "costs"),
                  ctl_integer_of(o, "counted_steps"));
     html_table_begin(p->out, "The plan against what was measured, a step", "of|predicted|measured|error|grade");

@@ -138,6 +138,8 @@ def figures(path, metrics):
     for key in "loss", "accuracy":
         text = "training: " + line_of(steps, key) + ("validation: " + line_of(tests, key) if tests else "")
         want(described(root, key) == text, key, described(root, key), "and", text)
+    said = [q.text for q in root.iter("p") if re.fullmatch(r"\d+ evaluations?\.", q.text or "")]
+    want(not tests or said == ["%d evaluation%s." % (len(tests), "s"[:len(tests) != 1])], said, len(tests))
     want(described(root, "learning rate") == line_of(steps, "lr"), "learning rate")
     want(described(root, "samples a second") == line_of(steps, "samples_per_second"), "samples a second")
     rows = [r for t in root.iter("table") if t.find("caption").text.startswith("Share of the step")
