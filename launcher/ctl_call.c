@@ -102,15 +102,13 @@ static int socket_connect(struct call *c, uint64_t until)
     return 0;
 }
 
-/* Whether the run directory is in use although no process listens: a socket cannot be made everywhere. */
-static bool runs_unheard(struct call *c)
+bool call_runs(struct call *c)
 {
-    int fd = openat(c->at, "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = openat(c->at, "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     bool held = fd >= 0 && out_lock_is_held(fd);
     if (fd >= 0) close(fd);
-    if (!held) return false;
-    pid_of_lock(c);
-    return true;
+    if (held) pid_of_lock(c);
+    return held;
 }
 
 static int call_connect(struct call *c, uint64_t until, struct err *e)
@@ -126,7 +124,7 @@ static int call_connect(struct call *c, uint64_t until, struct err *e)
     hang_up(c);
     c->ended = bad == ENOENT || bad == ECONNREFUSED;
     if (c->ended && c->met) return err_set(e, E_DEVICE, "%s: the run has ended", c->dir);
-    if (bad == ENOENT && runs_unheard(c)) {
+    if (bad == ENOENT && call_runs(c)) {
         char owner[40] = "a process";
         c->ended = false;
         if (c->pid > 0) snprintf(owner, sizeof owner, "process %d", (int)c->pid);

@@ -27,6 +27,8 @@ struct call {
 /* Opens the directory; connections are made when needed. 69, 77. */
 int call_open(struct call *c, const char *dir, struct err *e);
 void call_close(struct call *c);
+/* Whether the run directory is in use, also where no process listens: a socket cannot be made everywhere. */
+bool call_runs(struct call *c);
 /* Sends a request, unless one is unanswered, and returns the answer, which the caller owns. 69: no process listens; 70:
  * the answer is invalid; 75: no answer came, and a later call continues waiting for it; or the code of a refusal, 77 if
  * it has none. */

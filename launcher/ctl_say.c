@@ -135,7 +135,7 @@ const struct ctl_part ctl_parts[CTL_PARTS] = {
     {"optim.", {"optimizer_seconds"}, 'O', 100}, {"transf.", {"transfer_seconds"}, 'T', 46},
     {"waiting", {"wait_upstream_seconds", "wait_downstream_seconds"}, '.', 0},
     {"load", {"load_seconds", "weights_wait_seconds"}, 'L', 47},
-    {"other", {"other_seconds"}, 'o', 47},
+    {"other", {"other_seconds", "checkpoint_seconds"}, 'o', 47},
 };
 
 double ctl_part_seconds(const json_t *stage, int part)

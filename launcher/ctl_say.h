@@ -56,7 +56,8 @@ int ctl_watch(struct call *c, double seconds, bool json);
 int ctl_top(struct call *c, double seconds, bool json);
 /* ---- files ---- */
 int ctl_why(const char *dir, bool json);                  /* 0: a restart may help; otherwise the status; 66: none */
-int ctl_report(const char *dir, bool json);
+/* html: NULL, or the file of the page, - for standard output. */
+int ctl_report(const char *dir, bool json, const char *html);
 int ctl_list(const char *dir, bool json);
 int ctl_verify(const char *dir, bool json);
 #endif

@@ -16,7 +16,7 @@ const struct ctl_verb_info ctl_verbs[VERBS] = {
     [VERB_LOG_LEVEL] = {"log-level", "LEVEL", "", "error warning note info debug",
                         "set it to error, warning, note, info or debug"},
     [VERB_WHY] = {"why", NULL, "json", NULL, "print why the last run of a run directory failed", true},
-    [VERB_REPORT] = {"report", NULL, "json", NULL, "print what became of the time of a run", true},
+    [VERB_REPORT] = {"report", NULL, "json html", NULL, "print what became of the time of a run", true},
     [VERB_LIST] = {"list", NULL, "json", NULL, "list the checkpoints of a run directory", true},
     [VERB_VERIFY] = {"verify", NULL, "json", NULL, "check the files of a checkpoint, or all of a run directory", true},
 };
@@ -50,6 +50,7 @@ static void commands_add(struct text *out)
 
 static const struct cli_option options[CTL_OPTIONS] = {
     [CTL_JSON] = {"json", NULL, "print JSON: status, watch, top, why, report, list, verify"},
+    [CTL_HTML] = {"html", "FILE", "report: write it as a page with curves; FILE.html, or - for standard output"},
     [CTL_WAIT] = {"wait", NULL, "wait until the checkpoint is written or the run has ended"},
     [CTL_CHECKPOINT] = {"checkpoint", NULL, "stop: write a checkpoint first"},
 };

@@ -14,7 +14,7 @@ struct ctl_verb_info {
     bool files;                                           /* reads files, needs no run: comes before its directory */
 };
 extern const struct ctl_verb_info ctl_verbs[VERBS];
-enum ctl_option { CTL_JSON, CTL_WAIT, CTL_CHECKPOINT, CTL_OPTIONS };
+enum ctl_option { CTL_JSON, CTL_HTML, CTL_WAIT, CTL_CHECKPOINT, CTL_OPTIONS };
 extern const struct cli cli_ctl;
 int ctl_verb_find(const char *name);                      /* -1: none */
 bool ctl_listed(const char *list, const char *word);      /* whether it is one of the words */

@@ -9,13 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "base/text.h"
 #include "ctl_say.h"
 #include "ctl_table.h"
 
 /* A parsed command line. */
 struct want {
     int verb;
-    const char *dir, *arg;                                /* arg NULL: none */
+    const char *dir, *arg, *html;                         /* NULL: none */
     bool given[CTL_OPTIONS];
 };
 
@@ -196,7 +197,7 @@ static int command_run(struct call *c, const struct want *w)
     case VERB_RELOAD: return reload(c);
     case VERB_LOG_LEVEL: return log_level(c, w->arg);
     case VERB_WHY: return ctl_why(w->dir, w->given[CTL_JSON]);
-    case VERB_REPORT: return ctl_report(w->dir, w->given[CTL_JSON]);
+    case VERB_REPORT: return ctl_report(w->dir, w->given[CTL_JSON], w->html);
     case VERB_LIST: return ctl_list(w->dir, w->given[CTL_JSON]);
     case VERB_VERIFY: return ctl_verify(w->dir, w->given[CTL_JSON]);
     case VERBS: break;
@@ -219,6 +220,9 @@ static int options_check(const struct want *w)
     for (int i = 0; i < CTL_OPTIONS; i++)
         if (w->given[i] && !ctl_listed(ctl_verbs[w->verb].options, cli_ctl.option[i].name))
             return option_misplaced(cli_ctl.option[i].name);
+    if (w->given[CTL_JSON] && w->html) return ctl_fail(E_USAGE, "--json and --html exclude each other");
+    if (w->html && strcmp(w->html, "-") && !text_ends(w->html, ".html"))
+        return ctl_fail(E_USAGE, "--html %s: expected FILE.html or -", w->html);
     return 0;
 }
 
@@ -276,7 +280,10 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     int option;
-    while ((option = cli_next(&cli_ctl, argc, argv, &e)) >= 0) w.given[option] = true;
+    while ((option = cli_next(&cli_ctl, argc, argv, &e)) >= 0) {
+        w.given[option] = true;
+        if (option == CTL_HTML) w.html = optarg;
+    }
     if (option != CLI_END) return option == CLI_FINISHED ? 0 : ctl_fail(e.code, "%s", e.text);
     int code = words_take(&w, argc - optind, argv + optind);
     return code ? code : run(&w);

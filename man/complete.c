@@ -116,17 +116,21 @@ static void setting_case(struct text *out, const char *key)
     text_free(&words);
 }
 
+static void function_begin(struct text *out, const char *program)
+{
+    text_add(out, "_%s() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i\n"
+                  "    # \"=\" is a word of its own\n    if [[ $cur == = ]]; then cur=\n"
+                  "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n", program);
+}
+
 /* What stands behind -- is another command line, of which files are completed here. files: other words are, too. */
 static void options_complete(struct text *out, const char *program, bool (*row)(int i, struct opts_row *row),
                              bool settings, bool files)
 {
     struct opts_row o;
     struct text all = {0};
-    text_add(out, "_%s() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i\n"
-                  "    # \"=\" is a word of its own\n    if [[ $cur == = ]]; then cur=\n"
-                  "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
-                  "    for ((i = 1; i < COMP_CWORD; i++)); do\n        if [[ ${COMP_WORDS[i]} == -- ]]; then ",
-             program);
+    function_begin(out, program);
+    text_add(out, "    for ((i = 1; i < COMP_CWORD; i++)); do\n        if [[ ${COMP_WORDS[i]} == -- ]]; then ");
     offer(out, "filenames", "f", NULL);
     text_add(out, "; return; fi\n    done\n");
     for (int i = 0; row(i, &o); i++) if (two_words(&o)) second_word(out, &o);
@@ -165,9 +169,15 @@ static void flags_add(struct text *out, const char *names)
 
 static void ctl_complete(struct text *out)
 {
-    text_add(out, "_mpstagectl() {\n    local cur=${COMP_WORDS[COMP_CWORD]} verb= n=0 i\n"
-                  "    for ((i = 1; i < COMP_CWORD; i++)); do\n        [[ ${COMP_WORDS[i]} == -* ]] && continue\n"
-                  "        case $((n++)) in\n        0) case ${COMP_WORDS[i]} in ");
+    struct opts_row row;
+    function_begin(out, "mpstagectl");
+    text_add(out, "    local verb= n=0\n    case $prev in\n");
+    for (int i = 0; row_of(&cli_ctl, i, &row); i++) if (row.arg) option_case(out, &row);
+    text_add(out, "    esac\n    for ((i = 1; i < COMP_CWORD; i++)); do\n        [[ ${COMP_WORDS[i]} == [-=]* || "
+                  "${COMP_WORDS[i-1]} == =");
+    for (int i = 0; row_of(&cli_ctl, i, &row); i++)
+        if (row.arg) text_add(out, " || ${COMP_WORDS[i-1]} == --%s", row.name);
+    text_add(out, " ]] && continue\n        case $((n++)) in\n        0) case ${COMP_WORDS[i]} in ");
     verbs_add(out, true, "|");
     text_add(out, ") verb=${COMP_WORDS[i]} ;; esac ;;\n        1) : \"${verb:=${COMP_WORDS[i]}}\" ;;\n"
                   "        esac\n    done\n    if [[ $cur == -* ]]; then\n        case $verb in\n");

@@ -61,6 +61,9 @@ EOF2
     asks "directories behind list" "run" mpstagectl list ''
     asks "and its options" "--json" mpstagectl list run --j
     asks "options before the command do not count" "resume reload" mpstagectl --json run re
+    asks "the file of a page" "file" mpstagectl run report --html fi
+    asks "and behind =" "file" mpstagectl run report --html = fi
+    asks "which is no word before the command" "resume reload" mpstagectl --html file run re
     asks "nothing behind a command that takes nothing" "" mpstagectl run pause ''
     for p in mpstage-run mpstage-experiment mpstage-tokens; do
         asks "all options of $p" "$(cat "$p.options")" "$p" --
@@ -104,6 +107,7 @@ mpstaged --plan --js\t|mpstaged --plan --json |
 mpstagectl ru\t pau\t|mpstagectl run/ pause |
 mpstagectl run stop --ch\t|mpstagectl run stop --checkpoint |
 mpstagectl run log-level war\t|mpstagectl run log-level warning |
+mpstagectl run report --html=fi\t|mpstagectl run report --html=file |
 mpstagectl ver\tru\t|mpstagectl verify run/|
 mpstage-run --backo\t3 -- fi\t|mpstage-run --backoff 3 -- file |
 mpstage-experiment --out ru\t --schedules zb-v\t|mpstage-experiment --out run/ --schedules zb-v |

@@ -133,6 +133,7 @@ all_used "options of mpstaged(8)" mpstaged options mpstaged.8
 begin asked $long -o checkpoint.keep=1
 rows mpstagectl <<'END'
 json|0|^  "state": "training"|$mpstagectl asked status --json
+html|0|is still running after step|$mpstagectl asked report --html -
 wait|0|written|$mpstagectl asked checkpoint --wait && ls asked/checkpoints && echo written
 checkpoint|0|stopped|$mpstagectl asked stop --checkpoint --wait && [ "$(ls asked/checkpoints | wc -l)" -eq 1 ]
 help|0|^usage: mpstagectl|$mpstagectl --help
@@ -276,6 +277,7 @@ rows "exit status of mpstagectl" <<'END'
 65|65|model-00001-of-00002.safetensors|$mpstagectl verify "$damaged"
 66|66|nowhere|$mpstagectl list nowhere
 69|69|nothing is running there|$mpstagectl first status
+73|73|nowhere|$mpstagectl first report --html nowhere/page.html
 74|74|No space left on device|$mpstagectl mute status >/dev/full
 75|75|is not responding|halt $mute; $mpstagectl mute status; code=$?; kill -CONT $mute; exit $code
 77|77|[Pp]ermission denied|denied closed $mpstagectl closed status

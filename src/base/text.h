@@ -41,8 +41,8 @@ struct text_unit text_unit(double seconds);
 void text_right(struct text *t, int width, const char *s);
 
 /* Copies untrusted s in a form that is safe on a terminal and in a log. Control characters (C0, C1, line and paragraph
- * separators, direction marks) become \x1b or \u{202e}, invalid UTF-8 bytes \xff. Writes at most size - 1 bytes and
- * omits trailing characters that do not fit. Allocates nothing. Returns buf. */
+ * separators, direction marks) and noncharacters become \x1b or \u{202e}, invalid UTF-8 bytes \xff. Writes at most
+ * size - 1 bytes and omits trailing characters that do not fit. Allocates nothing. Returns buf. */
 char *text_printable(const char *s, char *buf, size_t size);
 
 /* ---- lines of a terminal; UTF-8 ---- */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/markup.h"
 #include "base/mem.h"
 #include "plan/cost.h"
 #include "plan/draw_int.h"
@@ -30,15 +31,6 @@ struct draw_unit draw_unit_of(double wall_ns)
     if (wall_ns >= 2e9) return (struct draw_unit){"s", 1e9};
     if (wall_ns >= 2e6) return (struct draw_unit){"ms", 1e6};
     return (struct draw_unit){"µs", 1e3};
-}
-
-double draw_tick(double span, int most)
-{
-    static const double step[] = {1, 2, 5, 10};
-    double power = pow(10, floor(log10(span > 0 ? span / most : 1)));
-    int i = 0;
-    while (i < 3 && span / (step[i] * power) > most) i++;
-    return step[i] * power;
 }
 
 void draw_title(const struct plan *p, struct text *out)
@@ -128,7 +120,7 @@ static void row_text(const struct plan *p, const struct sim *s, int rank, const 
 static void axis_text(double wall_ns, int all, int from, int to, struct text *out)
 {
     struct draw_unit u = draw_unit_of(wall_ns);
-    double span = wall_ns / u.ns, tick = draw_tick(span, all / 12 + 1);
+    double span = wall_ns / u.ns, tick = markup_tick(span, all / 12 + 1);
     char label[32];
     text_add(out, "%*s", LEFT, "");
     for (int i = 0, x = from; i * tick <= span; i++) {

@@ -11,8 +11,6 @@ const struct draw_kind *draw_kind_of(int op);                        /* NULL: po
 /* The unit, seconds to microseconds, that suits a step of wall_ns. */
 struct draw_unit { const char *name; double ns; };
 struct draw_unit draw_unit_of(double wall_ns);
-/* 1, 2 or 5 times a power of ten, so that at most `most` ticks fit into span */
-double draw_tick(double span, int most);
 /* "1f1b, 2 stages, batch 120 in 6 micro-batches of 20" */
 void draw_title(const struct plan *p, struct text *out);
 /* "step 812.3 ms, waiting 14.3 % of all stages' time, ..." */

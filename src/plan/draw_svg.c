@@ -1,6 +1,7 @@
 /* The simulated step as SVG: a row a rank, time to the right, boxes for actions, arrows for transfers. */
 #include <stdio.h>
 #include <string.h>
+#include "base/markup.h"
 #include "plan/cost.h"
 #include "plan/draw_int.h"
 #include "plan/render.h"
@@ -19,16 +20,13 @@ static double x_of(const struct svg_picture *c, double ns)
 static int y_of(int rank) { return TOP + rank * (ROW + GAP); }
 static int bottom_of(const struct svg_picture *c) { return y_of(c->p->n_ranks - 1) + ROW; }
 
-static void add_escaped(struct text *out, const char *s, size_t most)
+/* Adds the last `most` bytes of s, from the beginning of a character on. */
+static void add_end(struct text *out, const char *s, size_t most)
 {
     size_t n = strlen(s), from = n > most ? n - most : 0;
+    while (from && ((unsigned char)s[from] & 0xc0) == 0x80) from++;
     if (from) text_add(out, "…");
-    for (; s[from]; from++) {
-        if (s[from] == '&') text_add(out, "&amp;");
-        else if (s[from] == '<') text_add(out, "&lt;");
-        else if (s[from] == '>') text_add(out, "&gt;");
-        else text_add(out, "%c", s[from]);
-    }
+    markup_text(out, s + from);
 }
 
 static void add_layers(const struct svg_picture *c, int stage, struct text *out)
@@ -37,9 +35,9 @@ static void add_layers(const struct svg_picture *c, int stage, struct text *out)
     const struct stage_plan *st = &c->p->stage[stage];
     if (!st->n_groups) { text_add(out, "no layers"); return; }
     const struct group *first = &sel->group[st->first_group], *last = &sel->group[st->first_group + st->n_groups - 1];
-    add_escaped(out, sel->g->node[first->node[0]].name, 16);
+    add_end(out, sel->g->node[first->node[0]].name, 16);
     text_add(out, " – ");
-    add_escaped(out, sel->g->node[last->node[last->n_nodes - 1]].name, 16);
+    add_end(out, sel->g->node[last->node[last->n_nodes - 1]].name, 16);
 }
 
 static void head(const struct svg_picture *c)
@@ -55,13 +53,13 @@ static void head(const struct svg_picture *c)
              "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
              WIDTH, height);
     text_add(c->out, "<text x=\"%d\" y=\"30\" font-size=\"18\" font-weight=\"bold\" fill=\"#222\">", 20);
-    add_escaped(c->out, c->p->sel->g->name, 60);
+    add_end(c->out, c->p->sel->g->name, 60);
     text_add(c->out, ": ");
     draw_title(c->p, c->out);
     text_add(c->out, "</text>\n<text x=\"20\" y=\"54\" font-size=\"13\" fill=\"#444\">");
     struct text summary = {0};
     draw_summary(c->s, c->k, &summary);
-    add_escaped(c->out, summary.s, summary.n);
+    markup_text(c->out, summary.s);
     text_free(&summary);
     text_add(c->out, "</text>\n");
 }
@@ -69,7 +67,7 @@ static void head(const struct svg_picture *c)
 static void axis(const struct svg_picture *c)
 {
     struct draw_unit u = draw_unit_of(c->s->wall_ns);
-    double span = c->s->wall_ns / u.ns, tick = draw_tick(span, 10);
+    double span = c->s->wall_ns / u.ns, tick = markup_tick(span, 10);
     int y = bottom_of(c) + 10;
     for (int i = 0; i * tick <= span * 1.0001; i++) {
         double x = x_of(c, i * tick * u.ns);
