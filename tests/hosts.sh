@@ -150,7 +150,8 @@ hosts_mpirun() {
     n=$1; shift
     on_hosts "$n"
     # shellcheck disable=SC2086
-    host near env $variables $under "$MPIRUN" $options -np "$n" $before "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" </dev/null
+    host near env $variables $under "$MPIRUN" $options -np "$n" $before "$mpstaged" "$@" \
+        >"$aside/out" 2>"$aside/err" </dev/null
 }
 # hosts_run RANKS OPTIONS...: as job() of mpi_lib.sh
 hosts_run() {
