@@ -31,8 +31,8 @@ struct hello { char version[32], host[72]; int32_t pid, host_rank; struct peer_p
                struct leader_place leader; char spare[160]; };
 _Static_assert(sizeof (struct hello) == 512, "ranks of all versions gather the same number of bytes");
 
-/* bye: the other end has announced its exit; gone: its exit was seen */
-struct peer_line { struct peer peer; bool bye; atomic_bool gone; };
+/* bye: the other end has announced its exit; gone: its exit was seen; met: it has called heartbeat_meet */
+struct peer_line { struct peer peer; bool bye; atomic_bool gone, met; };
 
 static struct {
     int n, me;                                            /* n 0: ranks have not met */
@@ -291,6 +291,8 @@ static void take(int rank, const struct frame *f)
         /* it sends no more heartbeats, and libraries take time to end */
         heartbeat.ranks[rank].heard = clock_ns() + DETECTOR_TIMES * heartbeat.detector.limit_ns;
         if (heartbeat.me == 0 && f->failure.e.code) abort_report(&f->failure);
+    } else if (f->kind == FRAME_MET) {
+        heartbeat.line[rank].met = true;
     } else if (f->kind == FRAME_FAILURE) {
         if (heartbeat.me == 0) log_quiet(true);
         abort_event(heartbeat.me == 0 ? ON_CAUSE : ON_TOLD, &f->failure);   /* if the executor hangs, rank 0 ends it */
@@ -491,11 +493,25 @@ int heartbeat_threads(int n, int64_t timeout_s, struct err *e)
     return thread_start(e);
 }
 
-/* Whether rank 0 still waits for other processes to exit. The failure detector ends the wait if one takes too long;
+/* Waits until that is true of a rank, or it has exited. The failure detector ends the wait if a rank takes too long;
  * without it, DEADLINE_PARTING does. */
-static bool waits_on(uint64_t since)
+static void line_wait(int rank, const atomic_bool *done, uint64_t since)
 {
-    return atomic_load(&heartbeat.limit_ns) || clock_ns() - since < DEADLINE_NS(DEADLINE_PARTING);
+    while (!*done && !heartbeat.line[rank].gone &&
+           (atomic_load(&heartbeat.limit_ns) || clock_ns() - since < DEADLINE_NS(DEADLINE_PARTING))) {
+        if (atomic_load(abort_code())) shutdown_end();
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+void heartbeat_meet(void)
+{
+    const struct frame met = {.kind = FRAME_MET};
+    int first, end = peers(&first);
+    uint64_t since = clock_ns();
+    if (heartbeat.me != 0) send_all(&met);
+    for (int r = first; r < end; r++) line_wait(r, &heartbeat.line[r].met, since);
+    if (heartbeat.me == 0) send_all(&met);
 }
 
 /* The connections stay open until the process exits, so that other ranks see the exit only when it happens. */
@@ -505,11 +521,7 @@ void heartbeat_end(void)
     uint64_t since = clock_ns();
     if (heartbeat.bell < 0) return;
     heartbeat_bye(NULL);
-    for (int r = first; r < end && heartbeat.me == 0 && !heartbeat.threads; r++)
-        while (!heartbeat.line[r].gone && waits_on(since)) {
-            if (atomic_load(abort_code())) shutdown_end();
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        }
+    for (int r = first; r < end && heartbeat.me == 0; r++) line_wait(r, &heartbeat.line[r].gone, since);
     atomic_store(&heartbeat.over, true);
     ring();
     pthread_join(heartbeat.thread, NULL);

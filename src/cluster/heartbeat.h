@@ -46,6 +46,9 @@ bool heartbeat_carries(void);
 /* Announces that this process ends and that its exit is no failure. Any thread. f: why it ends; NULL: its work is
  * done. */
 void heartbeat_bye(const struct failure *f);
+/* Returns when all connected processes have called it: a barrier that makes no calls to MPI. Collective, once, after
+ * heartbeat_join. */
+void heartbeat_meet(void);
 /* Ends the thread after all work is done. Rank 0 first waits until the other processes have ended, or the failure
  * detector finds one that is not responding. If no rank is watched, it waits for DEADLINE_PARTING. */
 void heartbeat_end(void);

@@ -8,9 +8,9 @@
 #include "cluster/failure.h"
 #include "cluster/failure_detector.h"
 
-enum frame_kind { FRAME_BEAT, FRAME_FAILURE, FRAME_BYE };
+enum frame_kind { FRAME_BEAT, FRAME_FAILURE, FRAME_BYE, FRAME_MET };
 /* FAILURE: found by a failure detector. BYE: the end of this connection is no failure; e.code: 0, or why the rank
- * ends. */
+ * ends. MET: the rank, to rank 0 all ranks, called heartbeat_meet. */
 struct frame { uint32_t kind, pad; struct beat beat; struct failure failure; };
 
 struct peer {

@@ -90,13 +90,7 @@ void world_mpi_begin(struct world *w, int *argc, char ***argv)
     ranks_here(w);
 }
 
-/* MPICH over TCP sometimes hangs in MPI_Finalize, why is not known. It was seen less often where all ranks enter
- * together. */
-void world_mpi_end(void)
-{
-    allreduce_min(NULL, 0);
-    MPI_Finalize();
-}
+void world_mpi_end(void) { MPI_Finalize(); }
 
 const char *world_mpi_library(void)
 {

@@ -191,6 +191,8 @@ static int run_processes(const struct opts *o, int *argc, char ***argv, struct r
     shutdown_end_by(job_end, &w);
     if (heartbeat_join(&w, &e)) abort_request(FAILURE_NOBODY, e.code, e.text), shutdown_end();
     int code = rank_run(o, &w, early);
+    w.min(&w, 0);                                         /* all messages have arrived */
+    heartbeat_meet();                                     /* no rank may be in MPI when another finalizes it */
     world_mpi_end();
     shutdown_end_by(NULL, NULL);
     heartbeat_end();
