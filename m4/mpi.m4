@@ -17,12 +17,11 @@ AC_DEFUN([MPS_MPI], [
     AS_IF([test -z "$MPI_LIBS"], [AC_MSG_ERROR([$MPICC -show names no library])])
   ], [
     PKG_CHECK_EXISTS([ompi-c], [mpi_module="ompi-c >= 4.1"], [mpi_module="mpich >= 4.0"])
-    PKG_CHECK_MODULES([MPI], [$mpi_module], [],
-      [AC_MSG_ERROR([Open MPI (or MPICH) is needed: apt-get install libopenmpi-dev openmpi-bin])])])
+    PKG_CHECK_MODULES([MPI], [$mpi_module], [], [MPS_LACKS([Open MPI or MPICH], [libopenmpi-dev openmpi-bin])])])
   AC_PATH_PROG([MPIRUN], [$mpi_run], [$mpi_run], [`AS_DIRNAME(["$MPICC"])`$PATH_SEPARATOR$PATH])
   mps_save_CPPFLAGS=$CPPFLAGS; CPPFLAGS="$CPPFLAGS $MPI_CFLAGS"
-  AC_CHECK_DECL([OPEN_MPI], [mpi_says="Open MPI"],
+  AS_IF([test -n "$MPI_LIBS"], [AC_CHECK_DECL([OPEN_MPI], [mpi_says="Open MPI"],
     [AC_CHECK_DECL([MPICH_VERSION], [mpi_says="MPICH or a library of its ABI"
       AC_DEFINE([WITH_MPICH], [1], [The MPI library is MPICH or has its ABI, otherwise Open MPI])],
-      [AC_MSG_ERROR([neither Open MPI nor MPICH: $MPI_CFLAGS])], [@%:@include <mpi.h>])], [@%:@include <mpi.h>])
+      [AC_MSG_ERROR([neither Open MPI nor MPICH: $MPI_CFLAGS])], [@%:@include <mpi.h>])], [@%:@include <mpi.h>])])
   CPPFLAGS=$mps_save_CPPFLAGS])

@@ -133,7 +133,8 @@ run large --steps 3 --resume=force
 ends "batches that were larger before" 0
 equal "leave the end of an epoch to fewer steps" "$(sizes large)" "30 3 10 "
 
-# A checkpoint that was written before there was such a setting says it in another way.
+# A checkpoint that was written before there was such a setting says it in another way; what it does not know at all had
+# the default.
 if python3 -c 'import ctypes; ctypes.CDLL("libxxhash.so.0")' 2>/dev/null; then
     cat >old.py <<'END'
 import ctypes, json, sys
@@ -143,7 +144,7 @@ xxh.XXH3_128bits.restype, xxh.XXH3_128bits.argtypes = H, [ctypes.c_char_p, ctype
 m = json.load(open(sys.argv[1]))
 m.pop("manifest_xxh3_128")
 m.pop("updates", None)
-del m["settings"]["train.last_batch"]
+for key in "train.last_batch", "train.winograd", "train.frozen_type", "model.load_in_8bit": del m["settings"][key]
 m["settings"]["a batch over the end of an epoch"] = {"null": None}.get(sys.argv[2], sys.argv[2])
 text = json.dumps(m, separators=(",", ":")).encode()
 h = xxh.XXH3_128bits(text, len(text))
@@ -161,6 +162,8 @@ END
         equal "with the bits of a run without a break" "$(first 12 old)" "$(first 12 whole)"
         refused "and not with another last_batch" 78 "train.last_batch was .$last. and is .drop. now" 1 \
             -c run.conf --run-dir other --steps 12 -o train.last_batch=drop --resume
+        refused "nor with an option that it does not know" 78 'train.winograd was unset and is yes now' 1 \
+            -c run.conf --run-dir other --steps 12 -o train.last_batch="$last" -o train.winograd=yes --resume
     done
 else skip "old checkpoints go on" "no Python with libxxhash"; fi
 check "nobody is left" nobody_left

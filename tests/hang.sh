@@ -422,4 +422,11 @@ begin 0 -c toy.conf -o run.hang_timeout=0; until_true in_step
 kill -STOP $pid; sleep 3; kill -CONT $pid; sleep 0.3
 check "run.hang_timeout = 0: nobody is judged" kill -0 $pid
 kill -KILL $pid; wait $pid 2>/dev/null || true
+
+# A firewall between hosts: MPI gets through, and heartbeats do not.
+MPSTAGED_WITHOUT=h LD_PRELOAD=$build/tests/faults/without.so mpirun_n 2 "$mpstaged" -c toy.conf --steps 3 \
+    --run-dir deaf >"$aside/out" 2>"$aside/err" </dev/null || true
+check "a rank whose heartbeats do not get through is named" grep -q \
+    '^warning: 1 of 2 ranks cannot connect to rank 0, first rank 1 (' "$aside/err"
+check "and the run ends well" grep -q '^done: ' "$aside/err"
 tap_done

@@ -12,6 +12,7 @@
 
 static struct err e;
 static int dir = -1;
+static bool is_default(const char *key, const char *value) { return !strcmp(key, "a.b") && !strcmp(value, "no"); }
 enum { FILES = 3, BYTES = 4000, STEP = 1200 };
 static struct ckpt_file file[FILES + 1];                 /* the last is the index */
 static struct ckpt saved = {.step = STEP, .position = 38400, .seed = UINT64_C(18446744073709551557),
@@ -99,18 +100,23 @@ START_TEST(what_is_written_is_read)
     ck_assert_str_eq(c.score, "accuracy");
     ck_assert(c.evaluate && c.has_rate && c.rate == 0.1 && c.skipped == 2);
     ck_assert(c.updates == STEP - 7 && c.before == 11);
-    ck_assert(c.n_settings == 2 && !ckpt_differs(&c, &saved, NULL, &old));
+    ck_assert(c.n_settings == 2 && !ckpt_differs(&c, &saved, NULL, NULL, &old));
     ckpt_setting_add(&now, "model.input", "{3, 8}");
-    ck_assert_str_eq(ckpt_differs(&c, &now, NULL, &old)->key, "model.input");
+    ck_assert_str_eq(ckpt_differs(&c, &now, NULL, NULL, &old)->key, "model.input");
     ck_assert_ptr_null(old);
     ckpt_setting_add(&now, "train.batch_size", "16");
-    ck_assert(ckpt_differs(&c, &now, &now.setting[0], &old) == &now.setting[1]);
-    ck_assert(!ckpt_differs(&c, &now, &now.setting[1], &old));
-    ck_assert(ckpt_differs(&c, &now, NULL, &old) == &now.setting[0]);
+    ck_assert(ckpt_differs(&c, &now, NULL, &now.setting[0], &old) == &now.setting[1]);
+    ck_assert(!ckpt_differs(&c, &now, NULL, &now.setting[1], &old));
+    ck_assert(ckpt_differs(&c, &now, NULL, NULL, &old) == &now.setting[0]);
     free(now.setting[0].value);
     now.setting[0].value = NULL;
-    ck_assert(ckpt_differs(&c, &now, NULL, &old) == &now.setting[1]);
+    ck_assert(ckpt_differs(&c, &now, NULL, NULL, &old) == &now.setting[1]);
     ck_assert_str_eq(old, "32");
+    ckpt_setting_add(&now, "a.b", "no");
+    ckpt_setting_add(&now, "a.b", "yes");
+    ck_assert(ckpt_differs(&c, &now, NULL, &now.setting[1], &old) == &now.setting[2]);
+    ck_assert_msg(ckpt_differs(&c, &now, is_default, &now.setting[1], &old) == &now.setting[3],
+                  "an option that an older version did not have");
     ckpt_free(&now);
     ck_assert_int_eq(c.n_files, FILES + 1);
     for (int i = 0; i < FILES; i++) ck_assert(!memcmp(&c.file[i], &file[i], sizeof *file));

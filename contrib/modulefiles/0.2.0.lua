@@ -11,6 +11,8 @@ conflict("mpstaged")
 prepend_path("PATH", pathJoin(prefix, "bin"))
 -- without MANPATH man finds the pages beside PATH
 if os.getenv("MANPATH") then prepend_path("MANPATH", pathJoin(prefix, "share/man")) end
+-- unset, XDG_DATA_DIRS means these two
+if not os.getenv("XDG_DATA_DIRS") then append_path("XDG_DATA_DIRS", "/usr/local/share:/usr/share") end
 prepend_path("XDG_DATA_DIRS", pathJoin(prefix, "share"))
 -- mpirun looks for no X displays
 pushenv("HWLOC_COMPONENTS", "-gl")

@@ -503,12 +503,13 @@ static const struct ckpt_setting *setting_of(const struct ckpt *c, const char *k
     return NULL;
 }
 
-const struct ckpt_setting *ckpt_differs(const struct ckpt *was, const struct ckpt *now,
+const struct ckpt_setting *ckpt_differs(const struct ckpt *was, const struct ckpt *now, ckpt_default_fn *is_default,
                                         const struct ckpt_setting *after, const char **old)
 {
     for (int i = after ? (int)(after - now->setting) + 1 : 0; i < now->n_settings; i++) {
         const struct ckpt_setting *n = &now->setting[i], *w = setting_of(was, n->key);
         *old = w ? w->value : NULL;
+        if (!w && n->value && is_default && is_default(n->key, n->value)) continue;
         if (!n->value != !*old || (n->value && strcmp(n->value, *old))) return n;
     }
     return NULL;

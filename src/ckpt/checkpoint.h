@@ -58,9 +58,11 @@ void ckpt_print(const struct ckpt *c, struct text *out); /* appends its text */
 struct ckpt_tensor { const char *name, *file; };
 int ckpt_index_write(const struct out_folder *f, const struct ckpt_tensor *t, int n, uint64_t total,
                      struct ckpt_file *is, struct err *e);
-/* The first setting, in the order of `now`, that differs from `was` or is missing there, after the setting `after`
- * (NULL: from the beginning). NULL: none. *old: its old value (NULL: none). */
-const struct ckpt_setting *ckpt_differs(const struct ckpt *was, const struct ckpt *now,
+/* The first setting, in the order of `now`, that differs from `was`, after the setting `after` (NULL: from the
+ * beginning). NULL: none. *old: its old value (NULL: none). An option that is missing in `was` is newer than the
+ * version that wrote it, which computed as the default does. is_default: NULL, or conf_is_default. */
+typedef bool ckpt_default_fn(const char *key, const char *value);
+const struct ckpt_setting *ckpt_differs(const struct ckpt *was, const struct ckpt *now, ckpt_default_fn *is_default,
                                         const struct ckpt_setting *after, const char **old);
 /* Opens the safetensors files that a manifest names, in its order. folder: the checkpoint's, by its name. The caller
  * closes each (ckpt/st.h) and frees the array. 65, also for one that is missing; 74. In st.c. */

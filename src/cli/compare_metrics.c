@@ -326,7 +326,7 @@ static void settings_compare_at(struct run_comparison *c, uint64_t step)
 {
     const struct ckpt *a = settings_at(&c->run[0], step), *b = settings_at(&c->run[1], step);
     const struct ckpt_setting *s = NULL;
-    for (const char *was; a && b && (s = ckpt_differs(a, b, s, &was));)
+    for (const char *was; a && b && (s = ckpt_differs(a, b, conf_is_default, s, &was));)
         if (!is_told(c, s->key)) *vec_push(&c->setting) = (struct setting_difference){step, s->key, {was, s->value}};
 }
 

@@ -442,7 +442,7 @@ static int versions_match(struct err *e)
     return 0;
 }
 
-/* A rank that could not connect, because of a firewall between hosts, is not watched; the run continues. */
+/* A rank that could not connect, because of a firewall between hosts, is not watched: see heartbeat_report. */
 static void connect_all(struct world *w, struct peer_listener *d)
 {
     const struct hello *first = &heartbeat.who[0];
@@ -481,6 +481,18 @@ int heartbeat_join(struct world *w, struct err *e)
     atomic_store(&heartbeat.on, true);
     ring();
     return 0;
+}
+
+void heartbeat_report(struct text *out)
+{
+    char who[HEARTBEAT_WHO];
+    int n = 0, first = 0;
+    for (int r = heartbeat.n - 1; r > 0 && heartbeat.me == 0 && !heartbeat.threads; r--)
+        if (heartbeat.line[r].gone) n++, first = r;
+    if (!n) return;
+    text_add(out, "warning: %d of %d ranks cannot connect to rank 0, first %s: nobody notices when they hang or are "
+             "lost; the ports of net.ipv4.ip_local_port_range must be open between hosts\n", n, heartbeat.n,
+             heartbeat_who(first, who));
 }
 
 int heartbeat_threads(int n, int64_t timeout_s, struct err *e)

@@ -18,6 +18,8 @@ enum { HEARTBEAT_TIMEOUT_S = 10 };                        /* run.hang_timeout un
 int heartbeat_begin(bool launched, int64_t timeout_s, struct err *e);
 /* Connects the processes. Collective, right after MPI was initialised. 78 if their versions differ. */
 int heartbeat_join(struct world *w, struct err *e);
+/* Rank 0, after heartbeat_join: adds a warning if ranks could not connect. They are not watched. */
+void heartbeat_report(struct text *out);
 /* Replaces heartbeat_begin and heartbeat_join for n ranks that are threads of this process. */
 int heartbeat_threads(int n, int64_t timeout_s, struct err *e);
 /* The beat of a rank of this process, written by its executor and the code that drives the executor. NULL before the

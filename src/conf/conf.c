@@ -33,6 +33,17 @@ static struct conf *conf_new(const char *file)
 
 void conf_free(struct conf *c) { if (c) arena_free(c->mem); }
 
+bool conf_is_default(const char *key, const char *value)
+{
+    struct text t = {0};
+    struct conf *c = conf_new("");
+    conf_value(c, key, &t);
+    bool is = t.n && !strcmp(t.s, value);
+    text_free(&t);
+    conf_free(c);
+    return is;
+}
+
 struct conf *conf_copy(const struct conf *c)
 {
     size_t n = (size_t)opt_count();

@@ -215,6 +215,8 @@ void conf_compare(const struct conf *a, const struct conf *b, void (*f)(void *ct
                   void *ctx);
 /* Appends the value of SECTION.KEY in the syntax of the file; nothing if unset. */
 void conf_value(const struct conf *c, const char *key, struct text *out);
+/* Is that text, as conf_value prints it, the default of SECTION.KEY? */
+bool conf_is_default(const char *key, const char *value);
 /* The effective configuration, as text that conf_parse reads back to an equal struct, or as JSON. */
 void conf_print(const struct conf *c, struct text *out);
 char *conf_json(const struct conf *c);                  /* free() it */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "base/launched.h"
 #include "model/lora.h"
+#include "cluster/heartbeat.h"
 #include "cluster/log.h"
 #include "report/predict.h"
 #include "report/data_report.h"
@@ -85,6 +86,7 @@ void setup_hello(struct setup *b)
                  (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "",
                  cores - used, cores);
     hosts_report(b->host, b->world->size, j->mesh.size[AXIS_PP], j->pl->map.rank_of, j->pl->n_stages, &b->notes);
+    heartbeat_report(&b->notes);
     launched_outer(b->world->size, &b->notes);
     if (b->notes.n) log_lines(b->notes.s);
 }

@@ -143,7 +143,7 @@ static char *changed_text(const struct ckpt_setting *s, const char *old)
 static void differences_report(struct setup *b)
 {
     const struct ckpt_setting *s = NULL;
-    for (const char *old; (s = ckpt_differs(&b->resume.from, &b->resume.now, s, &old));) {
+    for (const char *old; (s = ckpt_differs(&b->resume.from, &b->resume.now, conf_is_default, s, &old));) {
         if (!strcmp(s->key, "train.learning_rate")) b->resume.rate_anew = true;   /* replaces rates that were set */
         char *what = changed_text(s, old);
         text_add(&b->notes, "note: results differ from an uninterrupted run: %s\n", what);
@@ -155,10 +155,10 @@ static void differences_report(struct setup *b)
  * with it, as train.steps does with train.schedule. Then the user changed the other one. */
 static const struct ckpt_setting *difference(const struct setup *b, const char **old)
 {
-    const struct ckpt_setting *s = ckpt_differs(&b->resume.from, &b->resume.now, NULL, old);
+    const struct ckpt_setting *s = ckpt_differs(&b->resume.from, &b->resume.now, conf_is_default, NULL, old);
     while (s && conf_follows(s->key) && (!*old || !s->value))
-        s = ckpt_differs(&b->resume.from, &b->resume.now, s, old);
-    return s ? s : ckpt_differs(&b->resume.from, &b->resume.now, NULL, old);
+        s = ckpt_differs(&b->resume.from, &b->resume.now, conf_is_default, s, old);
+    return s ? s : ckpt_differs(&b->resume.from, &b->resume.now, conf_is_default, NULL, old);
 }
 
 /* A reload after the checkpoint applies as if its manifest contained it. */
@@ -539,7 +539,7 @@ static int base_fits(struct setup *b, struct err *e)
     if (b->world->rank != 0 || b->conf->run.evaluate) return 0;
     ckpt_setting_add(&r->now, base_key, *r->base ? r->base : NULL);
     const struct ckpt_setting *last = &r->now.setting[r->now.n_settings - 1];
-    if (!r->found || !ckpt_differs(&r->from, &r->now, last - 1, &old)) return 0;
+    if (!r->found || !ckpt_differs(&r->from, &r->now, NULL, last - 1, &old)) return 0;
     char *what = changed_text(last, old);
     if (goes_anyway(b)) text_add(&b->notes, "note: results differ from an uninterrupted run: %s\n", what);
     else err_set(e, E_CONF, "%s/" CKPT_FOLDER "/%s: %s, which changes results; --resume=force resumes nevertheless",

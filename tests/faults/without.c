@@ -1,6 +1,7 @@
 /* A place without what most have, for LD_PRELOAD. MPSTAGED_WITHOUT has the letters of what is missing: s for unix
- * sockets with a name, f for flock, o for locks of open files, x for statx, as rules of seccomp refuse it; and r for
- * renames of checkpoints, as overlayfs refuses them where a layer below has the folder. */
+ * sockets with a name, f for flock, o for locks of open files, x for statx, as rules of seccomp refuse it; r for
+ * renames of checkpoints, as overlayfs refuses them where a layer below has the folder; and h for connections of
+ * heartbeats, as a firewall between hosts refuses them. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +28,14 @@ int bind(int fd, const struct sockaddr *a, socklen_t n)
     bool named = a->sa_family == AF_UNIX && ((const struct sockaddr_un *)a)->sun_path[0];
     if (!named || !misses('s')) return (int)syscall(SYS_bind, fd, a, n);
     errno = EPERM;
+    return -1;
+}
+
+int connect(int fd, const struct sockaddr *a, socklen_t n)
+{
+    const char *name = a->sa_family == AF_UNIX ? ((const struct sockaddr_un *)a)->sun_path + 1 : "";
+    if (strncmp(name, "mpstaged-", 9) != 0 || !misses('h')) return (int)syscall(SYS_connect, fd, a, n);
+    errno = ECONNREFUSED;
     return -1;
 }
 
