@@ -165,23 +165,23 @@ static const char *value_get(struct onnx_writer *w, int t, bool last)
 
 /* ---- for operators ----------------------------------------------------------------------------------------------- */
 
-void onnx_steps(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at, int n,
+void writer_steps(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at, int n,
                 const char **out)
 {
     const char *name = arena_printf(w->mem, "%s/%s", w->node->name, op);
-    for (int k = 2; onnx_known(w, name); k++) name = arena_printf(w->mem, "%s/%s.%d", w->node->name, op, k);
+    for (int k = 2; writer_known(w, name); k++) name = arena_printf(w->mem, "%s/%s.%d", w->node->name, op, k);
     for (int i = 0; i < n; i++) out[i] = i ? arena_printf(w->mem, "%s/%d", name, i) : name;
     node_add(w, name, op, in, at, out, n);
 }
 
-const char *onnx_step(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at)
+const char *writer_step(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at)
 {
     const char *out;
-    onnx_steps(w, op, in, at, 1, &out);
+    writer_steps(w, op, in, at, 1, &out);
     return out;
 }
 
-void onnx_end(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at)
+void writer_end(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at)
 {
     const char *out[MAX_OUT];
     for (int i = 0; i < w->node->n_out; i++) {
@@ -191,27 +191,27 @@ void onnx_end(struct onnx_writer *w, const char *op, const char *const *in, cons
     node_add(w, w->node->name, op, in, at, out, w->node->n_out);
 }
 
-void onnx_same(struct onnx_writer *w) { w->value[w->node->out] = w->value[w->node->in[0]]; }
+void writer_same(struct onnx_writer *w) { w->value[w->node->out] = w->value[w->node->in[0]]; }
 
-void onnx_first(struct onnx_writer *w)
+void writer_first(struct onnx_writer *w)
 {
     w->last = false;
     w->in[0] = value_get(w, w->node->in[0], false);
 }
 
-bool onnx_known(const struct onnx_writer *w, const char *name) { return name_table_find(&w->known, name) >= 0; }
+bool writer_known(const struct onnx_writer *w, const char *name) { return name_table_find(&w->known, name) >= 0; }
 
-void onnx_shared(struct onnx_writer *w, const char *name, const char *op, const char *const *in,
+void writer_shared(struct onnx_writer *w, const char *name, const char *op, const char *const *in,
                  const struct onnx_attr *at)
 {
-    if (!onnx_known(w, name)) node_add(w, name, op, in, at, &name, 1);
+    if (!writer_known(w, name)) node_add(w, name, op, in, at, &name, 1);
 }
 
 static const char *constant(struct onnx_writer *w, const char *name, enum dtype type, const struct shape *s,
                             const void *data)
 {
     const size_t bytes = (size_t)shape_count(s) * dtype_bytes(type);
-    if (onnx_known(w, name)) return name;
+    if (writer_known(w, name)) return name;
     void *own = arena_alloc(w->mem, bytes + 1);
     memcpy(own, data, bytes);
     *vec_push(&w->made->tensor) = (struct onnx_tensor){tensor_new(w, name, type, s), own, bytes, false, 0};
@@ -219,7 +219,7 @@ static const char *constant(struct onnx_writer *w, const char *name, enum dtype 
     return name;
 }
 
-const char *onnx_ints(struct onnx_writer *w, int n, const int64_t *v)
+const char *writer_ints(struct onnx_writer *w, int n, const int64_t *v)
 {
     enum { SHOWN = 8 };
     struct text t = {0};
@@ -233,7 +233,7 @@ const char *onnx_ints(struct onnx_writer *w, int n, const int64_t *v)
     return constant(w, name, I64, &(struct shape){1, {n}}, v);
 }
 
-const char *onnx_indices(struct onnx_writer *w, int64_t n)
+const char *writer_indices(struct onnx_writer *w, int64_t n)
 {
     int64_t *at = mem_alloc((size_t)n * sizeof *at + 1);
     for (int64_t i = 0; i < n; i++) at[i] = i;
@@ -243,29 +243,29 @@ const char *onnx_indices(struct onnx_writer *w, int64_t n)
     return name;
 }
 
-const char *onnx_number(struct onnx_writer *w, double x)
+const char *writer_number(struct onnx_writer *w, double x)
 {
     const float f = (float)x;
     return constant(w, arena_printf(w->mem, "const/float %.9g", f), F32, &(struct shape){0}, &f);
 }
 
-const char *onnx_floats(struct onnx_writer *w, const char *name, const struct shape *s, const float *x)
+const char *writer_floats(struct onnx_writer *w, const char *name, const struct shape *s, const float *x)
 {
     return constant(w, name, F32, s, x);
 }
 
-const char *onnx_param(struct onnx_writer *w, int slot)
+const char *writer_param(struct onnx_writer *w, int slot)
 {
     w->used[w->node->param[slot]] = true;
     return w->g->param[w->node->param[slot]].name;
 }
 
-const char *onnx_matrix(struct onnx_writer *w, int slot, bool turned)
+const char *writer_matrix(struct onnx_writer *w, int slot, bool turned)
 {
     const int64_t order[] = {1, 0};
-    const char *p = onnx_param(w, slot), *name = arena_printf(w->mem, "%s/turned", p);
+    const char *p = writer_param(w, slot), *name = arena_printf(w->mem, "%s/turned", p);
     if (w->g->param[w->node->param[slot]].turned == turned) return p;
-    onnx_shared(w, name, "Transpose", INPUTS(p), ATTRS(A_VALUES("perm", 2, order)));
+    writer_shared(w, name, "Transpose", INPUTS(p), ATTRS(A_VALUES("perm", 2, order)));
     return name;
 }
 
@@ -278,7 +278,7 @@ static const char *input_get(struct onnx_writer *w, int i)
 {
     const int t = w->node->in[i];
     if (!graph_input_is(w->g, t, ROLE_SAMPLE) || !is_positions(&w->g->tensor[t])) return value_get(w, t, w->last);
-    return i ? NULL : onnx_indices(w, shape_count(&w->g->tensor[t].shape));
+    return i ? NULL : writer_indices(w, shape_count(&w->g->tensor[t].shape));
 }
 
 static int node_write(struct onnx_writer *w, struct err *e)

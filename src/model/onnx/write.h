@@ -22,8 +22,8 @@ struct onnx_written { int nodes; uint64_t bytes, outside; };   /* outside: of FI
 /* Writes what the output of a graph without loss depends on. Dropout and the like vanish. Samples have a first
  * dimension N of any size. The output has its channels first; of a network on integers, such as tokens, last. An I32
  * input "positions" becomes 0, 1, 2 ...: a sample is a text from its begin. The same arguments give the same bytes. An
- * existing file is replaced. 78, or 65 for graph text: the first operator without a counterpart, by its node; 73, 74, 75, 78
- * if the program was built without protobuf-c. */
+ * existing file is replaced. 78, or 65 for graph text: the first operator without a counterpart, by its node; 73, 74,
+ * 75; 78 if the program was built without protobuf-c. */
 int onnx_write(const struct graph *g, const struct onnx_output *o, struct onnx_written *w, struct err *e);
 
 #endif

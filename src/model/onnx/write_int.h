@@ -37,38 +37,38 @@ struct onnx_writer {
 };
 
 /* Adds a node whose value the same operator uses: returns the value's name. */
-const char *onnx_step(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at);
+const char *writer_step(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at);
 /* The same with n values. */
-void onnx_steps(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at, int n,
+void writer_steps(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at, int n,
                 const char **out);
 /* Adds the node that makes the operator's outputs and bears its name. */
-void onnx_end(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at);
-void onnx_same(struct onnx_writer *w);                   /* the output is the first input */
-void onnx_first(struct onnx_writer *w);                  /* for ONNX_ANY: the first input gets its channels first */
+void writer_end(struct onnx_writer *w, const char *op, const char *const *in, const struct onnx_attr *at);
+void writer_same(struct onnx_writer *w);                   /* the output is the first input */
+void writer_first(struct onnx_writer *w);                  /* for ONNX_ANY: the first input gets its channels first */
 /* Constants; equal ones are one. */
-const char *onnx_ints(struct onnx_writer *w, int n, const int64_t *v);
-const char *onnx_indices(struct onnx_writer *w, int64_t n);   /* 0, 1, 2 ... */
-const char *onnx_number(struct onnx_writer *w, double x);
+const char *writer_ints(struct onnx_writer *w, int n, const int64_t *v);
+const char *writer_indices(struct onnx_writer *w, int64_t n);   /* 0, 1, 2 ... */
+const char *writer_number(struct onnx_writer *w, double x);
 /* Under that name: of the same name, the first stays. Names of the network have no slash. */
-const char *onnx_floats(struct onnx_writer *w, const char *name, const struct shape *s, const float *x);
+const char *writer_floats(struct onnx_writer *w, const char *name, const struct shape *s, const float *x);
 /* Adds a node under the name of its value, which any node may read, unless there is one. */
-void onnx_shared(struct onnx_writer *w, const char *name, const char *op, const char *const *in,
+void writer_shared(struct onnx_writer *w, const char *name, const char *op, const char *const *in,
                  const struct onnx_attr *at);
-bool onnx_known(const struct onnx_writer *w, const char *name);
-const char *onnx_param(struct onnx_writer *w, int slot); /* as in weight files */
+bool writer_known(const struct onnx_writer *w, const char *name);
+const char *writer_param(struct onnx_writer *w, int slot); /* as in weight files */
 /* A matrix of the graph, or turned: with its dimensions in the other order. */
-const char *onnx_matrix(struct onnx_writer *w, int slot, bool turned);
+const char *writer_matrix(struct onnx_writer *w, int slot, bool turned);
 
-static inline const struct shape *onnx_shape(const struct onnx_writer *w)   /* of a sample of the first input */
+static inline const struct shape *writer_shape(const struct onnx_writer *w)   /* of a sample of the first input */
 {
     return &w->g->tensor[w->node->in[0]].shape;
 }
-static inline const struct shape *onnx_out_shape(const struct onnx_writer *w)
+static inline const struct shape *writer_out_shape(const struct onnx_writer *w)
 {
     return &w->g->tensor[w->node->out].shape;
 }
 /* The axis of a dimension of a sample with n dimensions. */
-static inline int64_t onnx_axis(const struct onnx_writer *w, int n, int64_t dim)
+static inline int64_t writer_axis(const struct onnx_writer *w, int n, int64_t dim)
 {
     return !w->last ? dim + 1 : dim ? dim : n;
 }

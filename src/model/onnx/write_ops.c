@@ -12,10 +12,17 @@
 
 static const char *step2(struct onnx_writer *w, const char *op, const char *a, const char *b)
 {
-    return onnx_step(w, op, INPUTS(a, b), NULL);
+    return writer_step(w, op, INPUTS(a, b), NULL);
 }
-static void end2(struct onnx_writer *w, const char *op, const char *a, const char *b) { onnx_end(w, op, INPUTS(a, b), NULL); }
-static void end1(struct onnx_writer *w, const char *op) { onnx_end(w, op, INPUTS(w->in[0]), NULL); }
+static const char *step1(struct onnx_writer *w, const char *op, const char *a)
+{
+    return writer_step(w, op, INPUTS(a), NULL);
+}
+static void end2(struct onnx_writer *w, const char *op, const char *a, const char *b)
+{
+    writer_end(w, op, INPUTS(a, b), NULL);
+}
+static void end1(struct onnx_writer *w, const char *op) { writer_end(w, op, INPUTS(w->in[0]), NULL); }
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
@@ -23,32 +30,32 @@ static void end1(struct onnx_writer *w, const char *op) { onnx_end(w, op, INPUTS
 static int value_dims(const struct onnx_writer *w, const struct shape *s, int64_t samples, int64_t dim[MAX_DIMS + 1])
 {
     dim[0] = samples;
-    for (int i = 0; i < s->n; i++) dim[onnx_axis(w, s->n, i)] = s->d[i];
+    for (int i = 0; i < s->n; i++) dim[writer_axis(w, s->n, i)] = s->d[i];
     return s->n + 1;
 }
 
 /* The first dimension of a Reshape: 0 keeps that of the input. */
 static const char *reshape(struct onnx_writer *w, const char *x, int n, const int64_t *dim)
 {
-    return step2(w, "Reshape", x, onnx_ints(w, n, dim));
+    return step2(w, "Reshape", x, writer_ints(w, n, dim));
 }
 static void end_reshape(struct onnx_writer *w, const char *x)
 {
     int64_t dim[MAX_DIMS + 1];
-    const int n = value_dims(w, onnx_out_shape(w), 0, dim);
-    end2(w, "Reshape", x, onnx_ints(w, n, dim));
+    const int n = value_dims(w, writer_out_shape(w), 0, dim);
+    end2(w, "Reshape", x, writer_ints(w, n, dim));
 }
 
 static const char *transpose(struct onnx_writer *w, const char *x, int n, const int64_t *order)
 {
-    return onnx_step(w, "Transpose", INPUTS(x), ATTRS(A_VALUES("perm", n, order)));
+    return writer_step(w, "Transpose", INPUTS(x), ATTRS(A_VALUES("perm", n, order)));
 }
 
 /* A parameter of one value a channel, for a value with channels first. */
 static const char *of_channels(struct onnx_writer *w, int slot)
 {
-    const int n = onnx_out_shape(w)->n;
-    const char *p = onnx_param(w, slot);
+    const int n = writer_out_shape(w)->n;
+    const char *p = writer_param(w, slot);
     int64_t dim[MAX_DIMS];
     if (n < 2 || shape_count(&w->g->param[w->node->param[slot]].shape) == 1) return p;
     dim[0] = -1;
@@ -58,14 +65,14 @@ static const char *of_channels(struct onnx_writer *w, int slot)
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-static const char *bias(struct onnx_writer *w) { return w->node->n_param > 1 ? onnx_param(w, 1) : NULL; }
+static const char *bias(struct onnx_writer *w) { return w->node->n_param > 1 ? writer_param(w, 1) : NULL; }
 
 /* The attributes of windows. pads: before all axes, then behind. */
 struct windows { int64_t kernel[3], stride[3], dilation[3], pads[6], more[3]; int n; };
 static struct windows windows_of(const struct onnx_writer *w)
 {
     static const char *const name[] = {"kernel", "stride", "dilation", "padding", "output_padding"};
-    struct windows x = {.n = onnx_shape(w)->n - 1};
+    struct windows x = {.n = writer_shape(w)->n - 1};
     int64_t *const to[] = {x.kernel, x.stride, x.dilation, x.pads, x.more};
     for (int k = 0; k < 5; k++) {
         const struct attr_value *v = node_attr(w->node, name[k]);
@@ -85,36 +92,37 @@ static void convolution(struct onnx_writer *w)
                                    A_NUMBER("group", node_attr(w->node, "groups")->i[0]),
                                    turned ? (struct onnx_attr)A_VALUES("output_padding", x.n, x.more)
                                           : (struct onnx_attr){0}, {0}};
-    onnx_end(w, turned ? "ConvTranspose" : "Conv", INPUTS(w->in[0], onnx_param(w, 0), bias(w)), at);
+    writer_end(w, turned ? "ConvTranspose" : "Conv", INPUTS(w->in[0], writer_param(w, 0), bias(w)), at);
 }
 
 static void linear(struct onnx_writer *w)
 {
     const bool turned = w->g->param[w->node->param[0]].turned;
-    if (onnx_shape(w)->n == 1) {
-        onnx_end(w, "Gemm", INPUTS(w->in[0], onnx_param(w, 0), bias(w)), ATTRS(A_NUMBER("transB", !turned)));
+    if (writer_shape(w)->n == 1) {
+        writer_end(w, "Gemm", INPUTS(w->in[0], writer_param(w, 0), bias(w)), ATTRS(A_NUMBER("transB", !turned)));
         return;
     }
-    const char *weight = onnx_matrix(w, 0, true);
-    if (w->node->n_param > 1) end2(w, "Add", step2(w, "MatMul", w->in[0], weight), onnx_param(w, 1));
+    const char *weight = writer_matrix(w, 0, true);
+    if (w->node->n_param > 1) end2(w, "Add", step2(w, "MatMul", w->in[0], weight), writer_param(w, 1));
     else end2(w, "MatMul", w->in[0], weight);
 }
 
-static void embedding(struct onnx_writer *w) { end2(w, "Gather", onnx_matrix(w, 0, false), w->in[0]); }
+static void embedding(struct onnx_writer *w) { end2(w, "Gather", writer_matrix(w, 0, false), w->in[0]); }
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
 static void batch_norm(struct onnx_writer *w)
 {
-    onnx_end(w, "BatchNormalization", INPUTS(w->in[0], onnx_param(w, 0), onnx_param(w, 1), onnx_param(w, 2),
-                                             onnx_param(w, 3)),
-             ATTRS(A_FLOAT("epsilon", node_attr(w->node, "eps")->r)));
+    const char *p[4];
+    for (int i = 0; i < 4; i++) p[i] = writer_param(w, i);
+    writer_end(w, "BatchNormalization", INPUTS(w->in[0], p[0], p[1], p[2], p[3]),
+               ATTRS(A_FLOAT("epsilon", node_attr(w->node, "eps")->r)));
 }
 
 static void layer_norm(struct onnx_writer *w)
 {
-    onnx_end(w, "LayerNormalization", INPUTS(w->in[0], onnx_param(w, 0), onnx_param(w, 1)),
-             ATTRS(A_NUMBER("axis", -1), A_FLOAT("epsilon", node_attr(w->node, "eps")->r)));
+    writer_end(w, "LayerNormalization", INPUTS(w->in[0], writer_param(w, 0), writer_param(w, 1)),
+               ATTRS(A_NUMBER("axis", -1), A_FLOAT("epsilon", node_attr(w->node, "eps")->r)));
 }
 
 /* For each head by itself the channels are split. */
@@ -123,10 +131,10 @@ static void rms_norm(struct onnx_writer *w)
     const struct rms_norm r = rms_norm_of(w->g, w->node, 1);
     const int64_t heads[] = {0, r.points, r.heads, r.width}, last = -1;
     const char *x = r.heads > 1 ? reshape(w, w->in[0], 4, heads) : w->in[0],
-               *square = step2(w, "Pow", x, onnx_number(w, 2)),
-               *mean = onnx_step(w, "ReduceMean", INPUTS(square), ATTRS(A_VALUES("axes", 1, &last))),
-               *root = onnx_step(w, "Sqrt", INPUTS(step2(w, "Add", mean, onnx_number(w, r.eps))), NULL),
-               *y = step2(w, "Div", x, root), *weight = onnx_param(w, 0);
+               *square = step2(w, "Pow", x, writer_number(w, 2)),
+               *mean = writer_step(w, "ReduceMean", INPUTS(square), ATTRS(A_VALUES("axes", 1, &last))),
+               *root = step1(w, "Sqrt", step2(w, "Add", mean, writer_number(w, r.eps))),
+               *y = step2(w, "Div", x, root), *weight = writer_param(w, 0);
     if (r.heads > 1) end_reshape(w, step2(w, "Mul", y, weight));
     else end2(w, "Mul", y, weight);
 }
@@ -136,25 +144,25 @@ static const char *all_equal(struct onnx_writer *w, int64_t n, float x)
     const struct shape s = {1, {n}};
     float *all = arena_alloc(w->mem, (size_t)n * sizeof *all);
     for (int64_t i = 0; i < n; i++) all[i] = x;
-    return onnx_floats(w, arena_printf(w->mem, "const/%lld times %g", (long long)n, x), &s, all);
+    return writer_floats(w, arena_printf(w->mem, "const/%lld times %g", (long long)n, x), &s, all);
 }
 
 /* GroupNormalization of opset 18 was a mistake of the standard; so it is written as torch's exporter does. */
 static void group_norm(struct onnx_writer *w)
 {
     const struct group_norm d = group_norm_of(w->g, w->node);
-    const bool single = d.groups == d.c && onnx_shape(w)->n > 1;
+    const bool single = d.groups == d.c && writer_shape(w)->n > 1;
     const char *in[2];
-    for (int i = 0; i < 2; i++) in[i] = single && d.affine ? onnx_param(w, i) : all_equal(w, d.groups, !i);
+    for (int i = 0; i < 2; i++) in[i] = single && d.affine ? writer_param(w, i) : all_equal(w, d.groups, !i);
     const int64_t groups[] = {0, d.groups, d.width * d.points};
     const char *x = single ? w->in[0] : reshape(w, w->in[0], 3, groups);
     const struct onnx_attr at[] = {A_FLOAT("epsilon", d.eps), {0}};
-    if (single) onnx_end(w, "InstanceNormalization", INPUTS(x, in[0], in[1]), at);
+    if (single) writer_end(w, "InstanceNormalization", INPUTS(x, in[0], in[1]), at);
     else {
-        x = onnx_step(w, "InstanceNormalization", INPUTS(x, in[0], in[1]), at);
+        x = writer_step(w, "InstanceNormalization", INPUTS(x, in[0], in[1]), at);
         if (!d.affine) { end_reshape(w, x); return; }
         int64_t dim[MAX_DIMS + 1];
-        const int n = value_dims(w, onnx_out_shape(w), 0, dim);
+        const int n = value_dims(w, writer_out_shape(w), 0, dim);
         x = step2(w, "Mul", reshape(w, x, n, dim), of_channels(w, GN_WEIGHT));
         end2(w, "Add", x, of_channels(w, GN_BIAS));
     }
@@ -166,21 +174,24 @@ static void relu(struct onnx_writer *w) { end1(w, "Relu"); }
 static void sigmoid(struct onnx_writer *w) { end1(w, "Sigmoid"); }
 static void hyperbolic(struct onnx_writer *w) { end1(w, "Tanh"); }
 static void hardswish(struct onnx_writer *w) { end1(w, "HardSwish"); }
-static void times(struct onnx_writer *w) { end2(w, "Mul", w->in[0], onnx_number(w, unary_attr(w->node))); }
-static void silu(struct onnx_writer *w) { end2(w, "Mul", w->in[0], onnx_step(w, "Sigmoid", INPUTS(w->in[0]), NULL)); }
+static void times(struct onnx_writer *w) { end2(w, "Mul", w->in[0], writer_number(w, unary_attr(w->node))); }
+static void silu(struct onnx_writer *w) { end2(w, "Mul", w->in[0], step1(w, "Sigmoid", w->in[0])); }
 
 static void relu6(struct onnx_writer *w)
 {
-    onnx_end(w, "Clip", INPUTS(w->in[0], onnx_number(w, 0), onnx_number(w, 6)), NULL);
+    writer_end(w, "Clip", INPUTS(w->in[0], writer_number(w, 0), writer_number(w, 6)), NULL);
 }
-static void elu(struct onnx_writer *w) { onnx_end(w, "Elu", INPUTS(w->in[0]), ATTRS(A_FLOAT("alpha", unary_attr(w->node)))); }
+static void elu(struct onnx_writer *w)
+{
+    writer_end(w, "Elu", INPUTS(w->in[0]), ATTRS(A_FLOAT("alpha", unary_attr(w->node))));
+}
 static void leaky_relu(struct onnx_writer *w)
 {
-    onnx_end(w, "LeakyRelu", INPUTS(w->in[0]), ATTRS(A_FLOAT("alpha", unary_attr(w->node))));
+    writer_end(w, "LeakyRelu", INPUTS(w->in[0]), ATTRS(A_FLOAT("alpha", unary_attr(w->node))));
 }
 static void hardsigmoid(struct onnx_writer *w)
 {
-    onnx_end(w, "HardSigmoid", INPUTS(w->in[0]), ATTRS(A_FLOAT("alpha", 1.0 / 6), A_FLOAT("beta", 0.5)));
+    writer_end(w, "HardSigmoid", INPUTS(w->in[0]), ATTRS(A_FLOAT("alpha", 1.0 / 6), A_FLOAT("beta", 0.5)));
 }
 
 /* Gelu is an operator since opset 20. */
@@ -188,20 +199,20 @@ static void gelu(struct onnx_writer *w)
 {
     const char *x = w->in[0], *y;
     if (unary_attr(w->node) != 0) {
-        y = step2(w, "Mul", step2(w, "Pow", x, onnx_number(w, 3)), onnx_number(w, 0.044715));
-        y = step2(w, "Mul", step2(w, "Add", x, y), onnx_number(w, sqrt(2 / M_PI)));
-        y = onnx_step(w, "Tanh", INPUTS(y), NULL);
-    } else y = onnx_step(w, "Erf", INPUTS(step2(w, "Div", x, onnx_number(w, sqrt(2)))), NULL);
-    y = step2(w, "Mul", x, step2(w, "Add", y, onnx_number(w, 1)));
-    end2(w, "Mul", y, onnx_number(w, 0.5));
+        y = step2(w, "Mul", step2(w, "Pow", x, writer_number(w, 3)), writer_number(w, 0.044715));
+        y = step2(w, "Mul", step2(w, "Add", x, y), writer_number(w, sqrt(2 / M_PI)));
+        y = step1(w, "Tanh", y);
+    } else y = step1(w, "Erf", step2(w, "Div", x, writer_number(w, sqrt(2))));
+    y = step2(w, "Mul", x, step2(w, "Add", y, writer_number(w, 1)));
+    end2(w, "Mul", y, writer_number(w, 0.5));
 }
 
 static void prelu(struct onnx_writer *w) { end2(w, "PRelu", w->in[0], of_channels(w, 0)); }
-static void scale(struct onnx_writer *w) { end2(w, "Mul", w->in[0], onnx_param(w, 0)); }
+static void scale(struct onnx_writer *w) { end2(w, "Mul", w->in[0], writer_param(w, 0)); }
 static void softmax(struct onnx_writer *w)
 {
-    const int64_t axis = onnx_axis(w, onnx_shape(w)->n, 0);
-    onnx_end(w, "Softmax", INPUTS(w->in[0]), ATTRS(A_NUMBER("axis", axis)));
+    const int64_t axis = writer_axis(w, writer_shape(w)->n, 0);
+    writer_end(w, "Softmax", INPUTS(w->in[0]), ATTRS(A_NUMBER("axis", axis)));
 }
 
 /* ---- pooling and size -------------------------------------------------------------------------------------------- */
@@ -209,12 +220,12 @@ static void softmax(struct onnx_writer *w)
 static void max_pool(struct onnx_writer *w)
 {
     const struct windows x = windows_of(w);
-    onnx_end(w, "MaxPool", INPUTS(w->in[0]), ATTRS(WINDOWS(x)));
+    writer_end(w, "MaxPool", INPUTS(w->in[0]), ATTRS(WINDOWS(x)));
 }
 static void avg_pool(struct onnx_writer *w)
 {
     const struct windows x = windows_of(w);
-    onnx_end(w, "AveragePool", INPUTS(w->in[0]), ATTRS(WINDOWS(x), A_NUMBER("count_include_pad", 1)));
+    writer_end(w, "AveragePool", INPUTS(w->in[0]), ATTRS(WINDOWS(x), A_NUMBER("count_include_pad", 1)));
 }
 static void global_avg_pool(struct onnx_writer *w) { end1(w, "GlobalAveragePool"); }
 
@@ -227,14 +238,14 @@ static const char *means(struct onnx_writer *w, const struct adaptive *a, int d)
         const struct window_span of = adaptive_span(a, d, o);
         for (int64_t i = of.from; i < of.to; i++) x[o * a->in[d] + i] = 1 / (float)(of.to - of.from);
     }
-    return onnx_floats(w, arena_printf(w->mem, "const/means %lld of %lld", (long long)a->out[d], (long long)a->in[d]),
+    return writer_floats(w, arena_printf(w->mem, "const/means %lld of %lld", (long long)a->out[d], (long long)a->in[d]),
                        &s, x);
 }
 
 /* Windows of one size are average pooling. Otherwise a product along each axis makes the means. */
 static void adaptive_avg_pool(struct onnx_writer *w)
 {
-    const struct shape *in = onnx_shape(w);
+    const struct shape *in = writer_shape(w);
     const struct adaptive a = adaptive_of(w->g, w->node, 1);
     struct windows x = {.n = in->n - 1};
     bool equal = true, same = true;
@@ -243,8 +254,8 @@ static void adaptive_avg_pool(struct onnx_writer *w)
         same &= a.in[d] == a.out[d];
         x.kernel[i] = x.stride[i] = a.in[d] / a.out[d];
     }
-    if (same) onnx_same(w);
-    else if (equal) onnx_end(w, "AveragePool", INPUTS(w->in[0]), ATTRS(WINDOWS(x)));
+    if (same) writer_same(w);
+    else if (equal) writer_end(w, "AveragePool", INPUTS(w->in[0]), ATTRS(WINDOWS(x)));
     else {
         const char *v = w->in[0];
         int64_t before = in->d[0], behind = a.in[0] * a.in[1] * a.in[2];
@@ -271,13 +282,13 @@ static const char *pick(struct onnx_writer *w, const struct upsample *u, int d, 
 {
     int64_t *at = arena_alloc(w->mem, (size_t)u->out[d] * sizeof *at);
     for (int64_t o = 0; o < u->out[d]; o++) at[o] = upsample_tap(u, d, o).at;
-    return onnx_step(w, "Gather", INPUTS(x, onnx_ints(w, (int)u->out[d], at)), ATTRS(A_NUMBER("axis", axis)));
+    return writer_step(w, "Gather", INPUTS(x, writer_ints(w, (int)u->out[d], at)), ATTRS(A_NUMBER("axis", axis)));
 }
 
 static void upsample(struct onnx_writer *w)
 {
     const struct upsample u = upsample_of(w->g, w->node, 1, 1);
-    const int n = onnx_shape(w)->n, first = 4 - n;        /* of space, in u */
+    const int n = writer_shape(w)->n, first = 4 - n;        /* of space, in u */
     const struct shape s = {1, {n + 1}};
     float factor[MAX_DIMS + 1] = {1, 1};
     bool whole = true;
@@ -294,10 +305,10 @@ static void upsample(struct onnx_writer *w)
     }
     text_add(&name, "const/factors");
     for (int i = 0; i <= n; i++) text_add(&name, " %.9g", factor[i]);
-    const char *factors = onnx_floats(w, arena_strdup(w->mem, name.s), &s, factor);
+    const char *factors = writer_floats(w, arena_strdup(w->mem, name.s), &s, factor);
     text_free(&name);
-    onnx_end(w, "Resize", INPUTS(x, "", factors),
-             ATTRS(A_TEXT("mode", u.linear ? "linear" : "nearest"),
+    writer_end(w, "Resize", INPUTS(x, "", factors),
+               ATTRS(A_TEXT("mode", u.linear ? "linear" : "nearest"),
                    A_TEXT("coordinate_transformation_mode", !u.linear   ? "asymmetric"
                                                             : u.corners ? "align_corners"
                                                                         : "half_pixel"),
@@ -308,7 +319,7 @@ static void upsample(struct onnx_writer *w)
 static void flatten(struct onnx_writer *w)
 {
     const int64_t first = node_attr(w->node, "first")->i[0];
-    if (first != 1 && shape_count(onnx_shape(w)) != onnx_shape(w)->d[0]) onnx_first(w);
+    if (first != 1 && shape_count(writer_shape(w)) != writer_shape(w)->d[0]) writer_first(w);
     if (first) end_reshape(w, w->in[0]);
     else end1(w, "Flatten");
 }
@@ -331,32 +342,32 @@ static const char *const *inputs_all(struct onnx_writer *w)
 }
 static void concat(struct onnx_writer *w)
 {
-    onnx_end(w, "Concat", inputs_all(w), ATTRS(A_NUMBER("axis", onnx_axis(w, onnx_shape(w)->n, 0))));
+    writer_end(w, "Concat", inputs_all(w), ATTRS(A_NUMBER("axis", writer_axis(w, writer_shape(w)->n, 0))));
 }
 
 static void slice(struct onnx_writer *w)
 {
     const struct attr_value *a = w->node->attr;
     const int64_t first = a[SLICE_FIRST].i[0], end = first + a[SLICE_COUNT].i[0],
-                  axis = onnx_axis(w, onnx_shape(w)->n, a[SLICE_DIM].i[0]);
-    onnx_end(w, "Slice", INPUTS(w->in[0], onnx_ints(w, 1, &first), onnx_ints(w, 1, &end), onnx_ints(w, 1, &axis)),
-             NULL);
+                  axis = writer_axis(w, writer_shape(w)->n, a[SLICE_DIM].i[0]);
+    const char *from = writer_ints(w, 1, &first), *to = writer_ints(w, 1, &end);
+    writer_end(w, "Slice", INPUTS(w->in[0], from, to, writer_ints(w, 1, &axis)), NULL);
 }
 
 static void split(struct onnx_writer *w)
 {
     const struct attr_value *a = w->node->attr;
-    onnx_end(w, "Split", INPUTS(w->in[0], onnx_ints(w, a[SPLIT_SIZES].n, a[SPLIT_SIZES].i)),
-             ATTRS(A_NUMBER("axis", onnx_axis(w, onnx_shape(w)->n, a[SPLIT_DIM].i[0]))));
+    writer_end(w, "Split", INPUTS(w->in[0], writer_ints(w, a[SPLIT_SIZES].n, a[SPLIT_SIZES].i)),
+               ATTRS(A_NUMBER("axis", writer_axis(w, writer_shape(w)->n, a[SPLIT_DIM].i[0]))));
 }
 
 static void repeat(struct onnx_writer *w)
 {
     int64_t times[MAX_DIMS + 1];
     for (int i = 0; i <= MAX_DIMS; i++) times[i] = 1;
-    const int n = onnx_shape(w)->n;
-    times[onnx_axis(w, n, 0)] = w->node->attr[0].i[0];
-    end2(w, "Tile", w->in[0], onnx_ints(w, n + 1, times));
+    const int n = writer_shape(w)->n;
+    times[writer_axis(w, n, 0)] = w->node->attr[0].i[0];
+    end2(w, "Tile", w->in[0], writer_ints(w, n + 1, times));
 }
 
 /* ---- sequences: channels are last -------------------------------------------------------------------------------- */
@@ -364,17 +375,18 @@ static void repeat(struct onnx_writer *w)
 static void positions(struct onnx_writer *w)
 {
     int64_t dim[MAX_DIMS + 1];
-    const int n = value_dims(w, onnx_shape(w), 1, dim);
-    const char *weight = onnx_param(w, 0);
+    const int n = value_dims(w, writer_shape(w), 1, dim);
+    const char *weight = writer_param(w, 0);
     end2(w, "Add", w->in[0], n == 3 ? weight : reshape(w, weight, n, dim));
 }
 
 static void prepend(struct onnx_writer *w)
 {
     const struct shape *s = &w->g->param[w->node->param[0]].shape;
-    const char *n = onnx_step(w, "Shape", INPUTS(w->in[0]), ATTRS(A_NUMBER("start", 0), A_NUMBER("end", 1))),
-               *shape = onnx_step(w, "Concat", INPUTS(n, onnx_ints(w, 2, &s->d[1])), ATTRS(A_NUMBER("axis", 0)));
-    onnx_end(w, "Concat", INPUTS(step2(w, "Expand", onnx_param(w, 0), shape), w->in[0]), ATTRS(A_NUMBER("axis", 1)));
+    const char *n = writer_step(w, "Shape", INPUTS(w->in[0]), ATTRS(A_NUMBER("start", 0), A_NUMBER("end", 1))),
+               *shape = writer_step(w, "Concat", INPUTS(n, writer_ints(w, 2, &s->d[1])), ATTRS(A_NUMBER("axis", 0)));
+    const char *points = step2(w, "Expand", writer_param(w, 0), shape);
+    writer_end(w, "Concat", INPUTS(points, w->in[0]), ATTRS(A_NUMBER("axis", 1)));
 }
 
 /* Cosines or sines, [positions][1][width], the same for both halves of a head. */
@@ -388,14 +400,14 @@ static const char *rotary_table(struct onnx_writer *w, const struct rotary *r, b
                                                                       : (double)w->node->attr[i].i[0]);
     const char *known = arena_strdup(w->mem, name.s);
     text_free(&name);
-    if (onnx_known(w, known)) return known;
+    if (writer_known(w, known)) return known;
     float *x = arena_alloc(w->mem, (size_t)shape_count(&s) * sizeof *x);
     for (int64_t p = 0; p < r->points; p++)
         for (int64_t i = 0; i < 2 * r->half; i++) {
             const float angle = rotary_angle(p, rotary_rate(w->node, i % r->half, r->half));
             x[p * 2 * r->half + i] = (float)(sine ? sin(angle) : cos(angle));
         }
-    return onnx_floats(w, known, &s, x);
+    return writer_floats(w, known, &s, x);
 }
 
 /* The same for positions that are an input. */
@@ -405,8 +417,8 @@ static const char *rotary_angles(struct onnx_writer *w, const struct rotary *r)
     const int64_t dim[] = {0, r->points, 1, 1};
     float *rate = arena_alloc(w->mem, (size_t)s.d[0] * sizeof *rate);
     for (int64_t i = 0; i < s.d[0]; i++) rate[i] = rotary_rate(w->node, i % r->half, r->half);
-    const char *rates = onnx_floats(w, arena_printf(w->mem, "%s/rates", w->node->name), &s, rate),
-               *at = onnx_step(w, "Cast", INPUTS(w->in[1]), ATTRS(A_NUMBER("to", 1)));
+    const char *rates = writer_floats(w, arena_printf(w->mem, "%s/rates", w->node->name), &s, rate),
+               *at = writer_step(w, "Cast", INPUTS(w->in[1]), ATTRS(A_NUMBER("to", 1)));
     return step2(w, "Mul", reshape(w, at, 4, dim), rates);
 }
 
@@ -418,11 +430,11 @@ static void rotary(struct onnx_writer *w)
     const char *x = reshape(w, w->in[0], 4, heads), *half[2], *table[2];
     if (w->in[1]) {
         const char *angles = rotary_angles(w, &r);
-        table[0] = onnx_step(w, "Cos", INPUTS(angles), NULL);
-        table[1] = onnx_step(w, "Sin", INPUTS(angles), NULL);
+        table[0] = step1(w, "Cos", angles);
+        table[1] = step1(w, "Sin", angles);
     } else for (int i = 0; i < 2; i++) table[i] = rotary_table(w, &r, i);
-    onnx_steps(w, "Split", INPUTS(x, onnx_ints(w, 2, halves)), ATTRS(A_NUMBER("axis", 3)), 2, half);
-    const char *turned = onnx_step(w, "Concat", INPUTS(onnx_step(w, "Neg", INPUTS(half[1]), NULL), half[0]),
+    writer_steps(w, "Split", INPUTS(x, writer_ints(w, 2, halves)), ATTRS(A_NUMBER("axis", 3)), 2, half);
+    const char *turned = writer_step(w, "Concat", INPUTS(step1(w, "Neg", half[1]), half[0]),
                                    ATTRS(A_NUMBER("axis", 3)));
     const char *a = step2(w, "Mul", x, table[0]), *b = step2(w, "Mul", turned, table[1]);
     end_reshape(w, step2(w, "Add", a, b));
@@ -434,8 +446,8 @@ static const char *causal_mask(struct onnx_writer *w, int64_t points)
     const int64_t dim[] = {points, points}, one = 1;
     const char *all = arena_printf(w->mem, "const/hidden %lld", (long long)points),
                *mask = arena_printf(w->mem, "const/causal %lld", (long long)points);
-    onnx_shared(w, all, "ConstantOfShape", INPUTS(onnx_ints(w, 2, dim)), ATTRS(A_FILLED("value", -INFINITY)));
-    onnx_shared(w, mask, "Trilu", INPUTS(all, onnx_ints(w, 1, &one)), ATTRS(A_NUMBER("upper", 1)));
+    writer_shared(w, all, "ConstantOfShape", INPUTS(writer_ints(w, 2, dim)), ATTRS(A_FILLED("value", -INFINITY)));
+    writer_shared(w, mask, "Trilu", INPUTS(all, writer_ints(w, 1, &one)), ATTRS(A_NUMBER("upper", 1)));
     return mask;
 }
 
@@ -446,11 +458,11 @@ static const char *document_mask(struct onnx_writer *w, int64_t points, int rank
     int64_t dim[] = {0, 1, points, 1, 1};
     const int64_t row[] = {0, points};
     if (rank == 5) dim[2] = 1, dim[3] = points;
-    const char *indices = onnx_indices(w, points),
-               *p = reshape(w, onnx_step(w, "Cast", INPUTS(w->in[3]), ATTRS(A_NUMBER("to", 7))), 2, row),
+    const char *indices = writer_indices(w, points),
+               *p = reshape(w, writer_step(w, "Cast", INPUTS(w->in[3]), ATTRS(A_NUMBER("to", 7))), 2, row),
                *first = step2(w, "Min", step2(w, "Sub", indices, p), indices),
                *hidden = step2(w, "Less", indices, reshape(w, first, rank, dim));
-    return onnx_step(w, "Where", INPUTS(hidden, onnx_number(w, -INFINITY), onnx_number(w, 0)), NULL);
+    return writer_step(w, "Where", INPUTS(hidden, writer_number(w, -INFINITY), writer_number(w, 0)), NULL);
 }
 
 /* A head of keys and values is shared by an axis of their own. */
@@ -463,19 +475,19 @@ static void attention(struct onnx_writer *w)
     static const int64_t order[][5] = {{0, 2, 1, 3}, {0, 2, 3, 1}, {0, 2, 3, 1, 4}, {0, 2, 3, 4, 1}, {0, 3, 1, 2, 4}};
     const char *in[3] = {w->in[0], w->in[1], w->in[2]};
     if (!a.apart)
-        onnx_steps(w, "Split", INPUTS(w->in[0], onnx_ints(w, 3, thirds)),
-                   ATTRS(A_NUMBER("axis", onnx_shape(w)->n)), 3, in);
+        writer_steps(w, "Split", INPUTS(w->in[0], writer_ints(w, 3, thirds)),
+                   ATTRS(A_NUMBER("axis", writer_shape(w)->n)), 3, in);
     for (int i = 0; i < 3; i++) {
         const int64_t split[] = {0, a.points, a.heads, a.width},
                       shared[] = {0, a.points, a.kv_heads, i ? 1 : a.heads / a.kv_heads, a.width};
         in[i] = reshape(w, in[i], rank, grouped ? shared : split);
         in[i] = transpose(w, in[i], rank, order[2 * grouped + (i == 1)]);
     }
-    const char *x = step2(w, "Mul", step2(w, "MatMul", in[0], in[1]), onnx_number(w, a.scale));
+    const char *x = step2(w, "Mul", step2(w, "MatMul", in[0], in[1]), writer_number(w, a.scale));
     if (a.causal) x = step2(w, "Add", x, causal_mask(w, a.points));
     if (a.causal && attention_positions(w->node) >= 0 && w->in[3])
         x = step2(w, "Add", x, document_mask(w, a.points, rank));
-    x = step2(w, "MatMul", onnx_step(w, "Softmax", INPUTS(x), ATTRS(A_NUMBER("axis", -1))), in[2]);
+    x = step2(w, "MatMul", writer_step(w, "Softmax", INPUTS(x), ATTRS(A_NUMBER("axis", -1))), in[2]);
     end_reshape(w, transpose(w, x, rank, grouped ? order[4] : order[0]));
 }
 
@@ -490,7 +502,7 @@ static const struct onnx_op ops[] = {
     {"relu", ONNX_ANY, relu}, {"relu6", ONNX_ANY, relu6}, {"leaky_relu", ONNX_ANY, leaky_relu}, {"elu", ONNX_ANY, elu},
     {"silu", ONNX_ANY, silu}, {"gelu", ONNX_ANY, gelu}, {"hardswish", ONNX_ANY, hardswish}, {"times", ONNX_ANY, times},
     {"sigmoid", ONNX_ANY, sigmoid}, {"tanh", ONNX_ANY, hyperbolic}, {"hardsigmoid", ONNX_ANY, hardsigmoid},
-    {"softmax", ONNX_ANY, softmax}, {"dropout", ONNX_ANY, onnx_same}, {"stochastic_depth", ONNX_ANY, onnx_same},
+    {"softmax", ONNX_ANY, softmax}, {"dropout", ONNX_ANY, writer_same}, {"stochastic_depth", ONNX_ANY, writer_same},
     {"max_pool", ONNX_FIRST, max_pool}, {"avg_pool", ONNX_FIRST, avg_pool},
     {"adaptive_avg_pool", ONNX_FIRST, adaptive_avg_pool}, {"global_avg_pool", ONNX_FIRST, global_avg_pool},
     {"upsample", ONNX_FIRST, upsample}, {"flatten", ONNX_ANY, flatten},
