@@ -131,6 +131,12 @@ pipeline { stages = 2  partition = "uniform"  profile_spread = 1e9 }
 $2
 EOF
 }
+# near NAME: what our reader has made of a file gives the values that it was written for
+near() {
+    far=$("$lm_tool" far "$nets/$1-y.npy" "$aside/z.npy" || echo missing)
+    check "$1: read back, within $far" awk -v w="$far" 'BEGIN { exit !(w != "missing" && w < 1e-6) }'
+    rm -f "$aside/z.npy"
+}
 nets=$aside/nets
 mkdir "$nets"
 "$lm_tool" data "$aside"
@@ -149,6 +155,10 @@ for m in $all; do
         cp "$aside/tokens.npy" "$nets/$x-x.npy"
         [ "$x" = "$m" ] || cp "$nets/$m-y.npy" "$nets/$x-y.npy"
     done
+    [ "$m" != llama-3 ] || continue                        # our reader takes angles with one base only
+    sed -i 's,^model.*,model { graph = "'"$nets/$m"'.onnx" },' lm.conf
+    job threads -c lm.conf --init-from "$nets/$m.onnx" --predict "$aside/z.npy" --run-dir "$m"
+    near "$m"
 done
 lm qwen2 'lora { rank = 4  merge = yes }'
 trains adapters threads -c lm.conf
@@ -190,6 +200,16 @@ thin() {
            }
            print s }'
 }
+# plain: of graph text the operators and attributes that count when it computes, without names. Files have floats.
+plain() {
+    sed -n 's/^[^=]* = \([a-z_0-9]*\)([^)]*)/\1/p' | sed '/^dropout/d; /^stochastic_depth/d; s/ layer=.*//
+        /^mse/d; s/ value=[^ ]*//; /^upsample/s/ size=[^ ]*//' |
+        awk '{ for (i = 2; i <= NF; i++) {
+                   k = index($i, "="); v = substr($i, k + 1)
+                   if (v ~ /^[0-9.e-]+$/) $i = substr($i, 1, k) sprintf("%.5g", v)
+                   if ($i == "eps=1e-05" || $i == "momentum=0.1") $i = "" }
+               print }' | tr -s ' ' | sed 's/ $//'
+}
 for net in $(cases "toy:10 mlp:49 resnet18:3x64x64 mobilenet_v3_small:3x64x64 convnext_tiny:3x64x64 vit_b_32:3x96x96
         unet_bilinear:3x32x32 unet3d:1x16x16x16" \
         "resnet50:3x64x64 vgg11:3x40x40 vgg13_bn:3x32x32 densenet121:3x64x64 mobilenet_v2:3x64x64
@@ -205,10 +225,10 @@ data     { source = "synthetic"  labels = "vector" }
 train    { batch_size = 4  split_size = 4  steps = 2  loss = "mse"  learning_rate = 0.001 }
 pipeline { partition = "uniform"  stages = 1  profile_spread = 1e9 }
 EOF
-    if [ "$net" != vnet_eisen ]; then
+    case $net in vnet*) ;; *)                              # they begin by repeating one channel 16 times
         "$mpstaged" -c net.conf --print-graph | thin >net.graph
-        sed -i 's,^model.*,model { graph = "net.graph" },' net.conf
-    fi
+        sed -i 's,^model.*,model { graph = "net.graph" },' net.conf ;;
+    esac
     trains "$net" threads -c net.conf
     case $net in resnet*) most=100000 ;; *) most=2000000000 ;; esac   # some have their weights in another file
     exports "$nets/$net.onnx" -c net.conf --run-dir "$net" -o model.max_shard_size=$most
@@ -216,6 +236,14 @@ EOF
     job threads -c net.conf -o data.source=npy -o data.test="$nets/$net-x.npy" --predict "$nets/$net-y.npy" \
         --run-dir "$net"
     [ "$code" -eq 0 ] || why
+    case $net in vnet*|vgg*) continue ;; esac              # our reader takes neither Tile nor products with constants
+    "$mpstaged" -c net.conf --print-graph | plain >"$aside/had"
+    sed -i 's,^model.*,model { graph = "'"$nets/$net"'.onnx" },' net.conf
+    "$mpstaged" -c net.conf --print-graph | plain >"$aside/has"
+    check "$net: read back, the same operators" cmp "$aside/had" "$aside/has"
+    job threads -c net.conf -o data.source=npy -o data.test="$nets/$net-x.npy" --predict "$aside/z.npy" \
+        --init-from "$nets/$net.onnx"
+    near "$net"
 done
 compared "$nets"
 tap_done

@@ -116,7 +116,8 @@ static void batch_norm(struct onnx_writer *w)
     const char *p[4];
     for (int i = 0; i < 4; i++) p[i] = writer_param(w, i);
     writer_end(w, "BatchNormalization", INPUTS(w->in[0], p[0], p[1], p[2], p[3]),
-               ATTRS(A_FLOAT("epsilon", node_attr(w->node, "eps")->r)));
+               ATTRS(A_FLOAT("epsilon", node_attr(w->node, "eps")->r),
+                     A_FLOAT("momentum", 1 - node_attr(w->node, "momentum")->r)));
 }
 
 static void layer_norm(struct onnx_writer *w)
@@ -453,42 +454,46 @@ static const char *causal_mask(struct onnx_writer *w, int64_t points)
 
 /* The same where a position sees only those of its document, [samples][1][positions][positions]: point i none before
  * i - p. */
-static const char *document_mask(struct onnx_writer *w, int64_t points, int rank)
+static const char *document_mask(struct onnx_writer *w, int64_t points)
 {
-    int64_t dim[] = {0, 1, points, 1, 1};
-    const int64_t row[] = {0, points};
-    if (rank == 5) dim[2] = 1, dim[3] = points;
+    const int64_t row[] = {0, points}, column[] = {0, 1, points, 1};
     const char *indices = writer_indices(w, points),
                *p = reshape(w, writer_step(w, "Cast", INPUTS(w->in[3]), ATTRS(A_NUMBER("to", 7))), 2, row),
                *first = step2(w, "Min", step2(w, "Sub", indices, p), indices),
-               *hidden = step2(w, "Less", indices, reshape(w, first, rank, dim));
+               *hidden = step2(w, "Less", indices, reshape(w, first, 4, column));
     return writer_step(w, "Where", INPUTS(hidden, writer_number(w, -INFINITY), writer_number(w, 0)), NULL);
 }
 
-/* A head of keys and values is shared by an axis of their own. */
+/* Queries and values, [samples][heads][points][width], or keys, [samples][heads][width][points]. A head of keys and
+ * values that several heads of queries share is there several times, as transformers does it. */
+static const char *heads_apart(struct onnx_writer *w, const struct attention *a, const char *x, int which)
+{
+    static const int64_t order[][4] = {{0, 2, 1, 3}, {0, 2, 3, 1}};
+    const bool keys = which == 1;
+    const int64_t heads = which ? a->kv_heads : a->heads, times[] = {1, 1, a->heads / heads, 1, 1},
+                  rows = keys ? a->width : a->points, columns = keys ? a->points : a->width,
+                  split[] = {0, a->points, heads, a->width}, one[] = {0, heads, 1, rows, columns},
+                  all[] = {0, a->heads, rows, columns};
+    x = transpose(w, reshape(w, x, 4, split), 4, order[keys]);
+    if (heads == a->heads) return x;
+    return reshape(w, step2(w, "Expand", reshape(w, x, 5, one), writer_ints(w, 5, times)), 4, all);
+}
+
 static void attention(struct onnx_writer *w)
 {
+    static const int64_t order[] = {0, 2, 1, 3};
     const struct attention a = attention_of(w->g, w->node, 1);
-    const bool grouped = a.heads != a.kv_heads;
     const int64_t all = a.heads * a.width, thirds[] = {all, all, all};
-    const int rank = grouped ? 5 : 4;
-    static const int64_t order[][5] = {{0, 2, 1, 3}, {0, 2, 3, 1}, {0, 2, 3, 1, 4}, {0, 2, 3, 4, 1}, {0, 3, 1, 2, 4}};
     const char *in[3] = {w->in[0], w->in[1], w->in[2]};
     if (!a.apart)
         writer_steps(w, "Split", INPUTS(w->in[0], writer_ints(w, 3, thirds)),
-                   ATTRS(A_NUMBER("axis", writer_shape(w)->n)), 3, in);
-    for (int i = 0; i < 3; i++) {
-        const int64_t split[] = {0, a.points, a.heads, a.width},
-                      shared[] = {0, a.points, a.kv_heads, i ? 1 : a.heads / a.kv_heads, a.width};
-        in[i] = reshape(w, in[i], rank, grouped ? shared : split);
-        in[i] = transpose(w, in[i], rank, order[2 * grouped + (i == 1)]);
-    }
+                     ATTRS(A_NUMBER("axis", writer_shape(w)->n)), 3, in);
+    for (int i = 0; i < 3; i++) in[i] = heads_apart(w, &a, in[i], i);
     const char *x = step2(w, "Mul", step2(w, "MatMul", in[0], in[1]), writer_number(w, a.scale));
     if (a.causal) x = step2(w, "Add", x, causal_mask(w, a.points));
-    if (a.causal && attention_positions(w->node) >= 0 && w->in[3])
-        x = step2(w, "Add", x, document_mask(w, a.points, rank));
+    if (a.causal && w->in[3]) x = step2(w, "Add", x, document_mask(w, a.points));
     x = step2(w, "MatMul", writer_step(w, "Softmax", INPUTS(x), ATTRS(A_NUMBER("axis", -1))), in[2]);
-    end_reshape(w, transpose(w, x, rank, grouped ? order[4] : order[0]));
+    end_reshape(w, transpose(w, x, 4, order));
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
