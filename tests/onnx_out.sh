@@ -94,8 +94,8 @@ refused "weights of another network" 65 'fc\.weight has shape 2x16, the model ha
 refused "weights that a run would draw" 65 'fc.weight is in no file' $write new.onnx -o model.graph=five.graph \
     -o 'run.init_missing={"fc"}' --init-from stages-1/weights.safetensors
 sed 's/^input.*/&\ninput at 1 I32\ninput slot 1 I32/
-    s/^flat = .*/row = flatten(pool) first=1\nmix = cached_attention(row, row, row, at, slot) context=4\nflat = flatten(mix)/' \
-    net.graph >cached.graph
+    s/^flat = .*/row = flatten(pool) first=1\nmix = cached_attention(row, row, row, at, slot) context=4\n&/
+    s/\nflat = flatten(pool)/\nflat = flatten(mix)/' net.graph >cached.graph
 refused "an operator without a counterpart" 65 '^mpstaged: cached.graph:13: mix: ONNX .* cached_attention' \
     $write new.onnx -o model.graph=cached.graph
 no_rests "refused"

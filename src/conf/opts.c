@@ -315,7 +315,8 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
     /* the search also chooses the cut */
     if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;
     if (o->mode == MODE_WRITE_ONNX && conf_predicts(c))
-        return err_set(e, E_USAGE, "--write-onnx cannot be combined with --%s", c->run.predict ? "predict" : "generate");
+        return err_set(e, E_USAGE, "--write-onnx cannot be combined with --%s",
+                       c->run.predict ? "predict" : "generate");
     c->run.exports = o->mode == MODE_WRITE_ONNX;
     if (prompts_set(o, c, e) || conf_finish(c, e)) return -1;
     if (conf_predicts(c) && opts_measures(o))

@@ -68,11 +68,11 @@ static const char *of_channels(struct onnx_writer *w, int slot)
 static const char *bias(struct onnx_writer *w) { return w->node->n_param > 1 ? writer_param(w, 1) : NULL; }
 
 /* The attributes of windows. pads: before all axes, then behind. */
-struct windows { int64_t kernel[3], stride[3], dilation[3], pads[6], more[3]; int n; };
-static struct windows windows_of(const struct onnx_writer *w)
+struct onnx_windows { int64_t kernel[3], stride[3], dilation[3], pads[6], more[3]; int n; };
+static struct onnx_windows windows_of(const struct onnx_writer *w)
 {
     static const char *const name[] = {"kernel", "stride", "dilation", "padding", "output_padding"};
-    struct windows x = {.n = writer_shape(w)->n - 1};
+    struct onnx_windows x = {.n = writer_shape(w)->n - 1};
     int64_t *const to[] = {x.kernel, x.stride, x.dilation, x.pads, x.more};
     for (int k = 0; k < 5; k++) {
         const struct attr_value *v = node_attr(w->node, name[k]);
@@ -86,7 +86,7 @@ static struct windows windows_of(const struct onnx_writer *w)
 
 static void convolution(struct onnx_writer *w)
 {
-    const struct windows x = windows_of(w);
+    const struct onnx_windows x = windows_of(w);
     const bool turned = w->node->op->category == OP_CONV_TRANSPOSED;
     const struct onnx_attr at[] = {WINDOWS(x), A_VALUES("dilations", x.n, x.dilation),
                                    A_NUMBER("group", node_attr(w->node, "groups")->i[0]),
@@ -220,12 +220,12 @@ static void softmax(struct onnx_writer *w)
 
 static void max_pool(struct onnx_writer *w)
 {
-    const struct windows x = windows_of(w);
+    const struct onnx_windows x = windows_of(w);
     writer_end(w, "MaxPool", INPUTS(w->in[0]), ATTRS(WINDOWS(x)));
 }
 static void avg_pool(struct onnx_writer *w)
 {
-    const struct windows x = windows_of(w);
+    const struct onnx_windows x = windows_of(w);
     writer_end(w, "AveragePool", INPUTS(w->in[0]), ATTRS(WINDOWS(x), A_NUMBER("count_include_pad", 1)));
 }
 static void global_avg_pool(struct onnx_writer *w) { end1(w, "GlobalAveragePool"); }
@@ -248,7 +248,7 @@ static void adaptive_avg_pool(struct onnx_writer *w)
 {
     const struct shape *in = writer_shape(w);
     const struct adaptive a = adaptive_of(w->g, w->node, 1);
-    struct windows x = {.n = in->n - 1};
+    struct onnx_windows x = {.n = in->n - 1};
     bool equal = true, same = true;
     for (int i = 0, d = 3 - x.n; i < x.n; i++, d++) {
         equal &= a.in[d] % a.out[d] == 0;
