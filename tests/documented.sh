@@ -122,6 +122,7 @@ print-schedule|0|^rank 1 |$m --print-schedule
 draw-schedule|0|</svg>|$m --draw-schedule s.svg && cat s.svg
 compare|1|^step 1: loss |mkdir seeds; $m --transport local --seed 2 --run-dir seeds/2; $mpstaged --compare first seeds/2
 show-batch|0|^b.png: 9 of 9|$m -o model.network=resnet18 -o model.input=3,32,32 --batch-size 9 --show-batch b.png
+write-onnx|0|^w.onnx: 3 nodes, |$m --init-from first --write-onnx w.onnx
 json|0|^ *"train": \{|$m --print-config --json
 help|0|^usage: mpirun|$mpstaged --help
 version|0|^mpstaged [0-9]|$mpstaged --version

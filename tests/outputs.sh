@@ -50,10 +50,12 @@ spared() {
 }
 
 run="$mpstaged -c toy.conf --transport local --progress no --overwrite"
+$run --run-dir made >"$aside/out" 2>&1
 for kind in symlink dangling fifo device folder; do
     blocked "--trace" $kind t.json $run --run-dir new --trace t.json
     blocked "--dump-gradients" $kind g.st $run --run-dir new --dump-gradients ./g.st
     blocked "--draw-schedule" $kind p.svg "$mpstaged" -c toy.conf --draw-schedule=p.svg
+    blocked "--write-onnx" $kind n.onnx "$mpstaged" -c toy.conf --init-from made --write-onnx n.onnx
     blocked "--write-config" $kind found.conf "$mpstaged" -c toy.conf --plan=search --stages 2 --write-config found.conf
     mkdir here
     for name in metrics.jsonl weights.safetensors weights.safetensors.old mpstaged.log lock control.sock; do
@@ -68,6 +70,7 @@ rm -rf here
 spared "--trace" t.json $run --run-dir run --trace t.json
 spared "--dump-gradients" g.st $run --run-dir run --dump-gradients g.st
 spared "--draw-schedule" p.svg "$mpstaged" -c toy.conf --draw-schedule=p.svg
+spared "--write-onnx" n.onnx "$mpstaged" -c toy.conf --init-from made --write-onnx n.onnx
 for name in metrics.jsonl weights.safetensors mpstaged.log; do
     rm -rf here
     mkdir here

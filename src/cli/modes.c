@@ -22,6 +22,7 @@
 #include "train/weights.h"
 #include "cli/show_batch.h"
 #include "cli/show_tokens.h"
+#include "cli/write_onnx.h"
 #include "service/http.h"
 #include "cli/compare.h"
 #include "cli/init.h"
@@ -429,7 +430,8 @@ static int conf_text(const struct opts *o, int n_ranks, struct text *out, struct
     if (!bad && o->mode == MODE_PRINT_CONFIG) {
         if (o->json) add_json(out, conf_json(c));
         else conf_print(c, out);
-    } else if (!bad) bad = network_report(o, n_ranks, c, out, e) ? conf_where(c, e) : 0;
+    } else if (!bad && o->mode == MODE_WRITE_ONNX) bad = write_onnx(c, o->picture, out, e) ? conf_where(c, e) : 0;
+    else if (!bad) bad = network_report(o, n_ranks, c, out, e) ? conf_where(c, e) : 0;
     conf_free(c);
     return bad;
 }

@@ -36,6 +36,7 @@ struct conf {
         bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled;
         enum when emulate_bf16;
         const char *generate;                           /* implies evaluate, too; "-": standard output */
+        bool exports;                                   /* not an option: --write-onnx, which implies evaluate */
         bool over_predictions;                          /* not an option: was run.overwrite set beside run.predict? */
     } run;
     struct {
@@ -149,8 +150,11 @@ static inline bool conf_generates_aloud(const struct conf *c)
 }
 /* Are adapters trained or used, instead of all weights? */
 static inline bool conf_adapts(const struct conf *c) { return c->lora.rank || c->lora.init_from; }
-/* Does the run only compute outputs of a network without a loss? */
-static inline bool conf_predicts(const struct conf *c) { return c->run.predict || c->run.generate; }
+/* Is only the output of the network wanted, without a loss? */
+static inline bool conf_predicts(const struct conf *c)
+{
+    return c->run.predict || c->run.generate || c->run.exports;
+}
 
 /* Reads FILE. On failure: e->text is "FILE:LINE: message", code 78 (66 if the file is missing). */
 struct conf *conf_load(const char *file, struct err *e);

@@ -68,6 +68,8 @@ static const struct long_option options[] = {
     {"show-batch", "FILE", 0, NULL, MODE_SHOW_BATCH,
      "draw the first training batch, with labels, to FILE.png; of tokens write it to FILE.txt, what is trained in "
      "brackets"},
+    {"write-onnx", "FILE", 0, NULL, MODE_WRITE_ONNX,
+     "write the network, with the weights of the run directory or of --init-from, to FILE.onnx for other programs"},
     {"compare", "RUN RUN", 0, NULL, MODE_COMPARE,
      "print the first step, tensor and rank in which two run directories have other bits, or that they are equal"},
     {"json", NULL, 0, NULL, -1, "JSON output of --print-config, --summary, --plan and --compare"},
@@ -109,7 +111,8 @@ static int option_take(struct opts *o, const struct long_option *p, const char *
             return err_set(e, E_USAGE, "--plan=%s: expected --plan or --plan=search", arg);
         if (p->mode == MODE_PLAN && arg) o->mode = MODE_SEARCH;
         if (p->mode == MODE_CHECK_HOSTS && seconds_take(o, arg ? arg : "60", e)) return -1;
-        if (p->mode == MODE_DRAW_SCHEDULE || p->mode == MODE_SHOW_BATCH) o->picture = arg;
+        if (p->mode == MODE_DRAW_SCHEDULE || p->mode == MODE_SHOW_BATCH || p->mode == MODE_WRITE_ONNX)
+            o->picture = arg;
         if (p->mode == MODE_INIT || p->mode == MODE_INIT_LM) o->folder = arg;
         if (p->mode == MODE_COMPARE) o->run[0] = arg;
         return 0;
@@ -206,6 +209,8 @@ static int opts_check(const struct opts *o, struct err *e)
     bool drawn = o->mode == MODE_DRAW_SCHEDULE && strcmp(file, "-") != 0;
     if (drawn && !text_ends(file, ".svg") && !text_ends(file, ".json"))
         return err_set(e, E_USAGE, "--draw-schedule %s: expected FILE.svg, FILE.json or -", file);
+    if (o->mode == MODE_WRITE_ONNX && !text_ends(file, ".onnx"))
+        return err_set(e, E_USAGE, "--write-onnx %s: expected FILE.onnx", file);
     if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN &&
         o->mode != MODE_SEARCH && o->mode != MODE_COMPARE)
         return err_set(e, E_USAGE, "--json needs --print-config, --summary, --plan or --compare");
@@ -309,6 +314,10 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
         if (conf_set(c, o->set.v[i].what, o->set.v[i].assignment, e)) return -1;
     /* the search also chooses the cut */
     if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;
+    if (o->mode == MODE_WRITE_ONNX && conf_predicts(c))
+        return err_set(e, E_USAGE, "--write-onnx cannot be combined with --%s",
+                       c->run.predict ? "predict" : "generate");
+    c->run.exports = o->mode == MODE_WRITE_ONNX;
     if (prompts_set(o, c, e) || conf_finish(c, e)) return -1;
     if (conf_predicts(c) && opts_measures(o))
         return err_set(e, E_USAGE, "--%s measures training, so it cannot be combined with --%s",

@@ -9,14 +9,15 @@ enum mode {
     MODE_RUN, MODE_PROFILE, MODE_CHECK_HOSTS,              /* these run under mpirun */
     MODE_HELP, MODE_VERSION,
     MODE_CHECK_CONFIG, MODE_PRINT_CONFIG, MODE_SUMMARY, MODE_PRINT_GRAPH, MODE_PLAN, MODE_PRINT_SCHEDULE,
-    MODE_DRAW_SCHEDULE, MODE_SEARCH, MODE_INIT, MODE_INIT_LM, MODE_SHOW_BATCH, MODE_COMPARE
+    MODE_DRAW_SCHEDULE, MODE_SEARCH, MODE_INIT, MODE_INIT_LM, MODE_SHOW_BATCH, MODE_WRITE_ONNX,
+    MODE_COMPARE
 };
 struct opts_set { const char *what; char *assignment; };   /* "--steps", "train.steps=3" */
 struct opts {
     enum mode mode;
     bool json;
     const char *config;                                    /* NULL: not given */
-    const char *picture;                                   /* output of --draw-schedule or --show-batch */
+    const char *picture;                                   /* output of --draw-schedule, --show-batch or --write-onnx */
     const char *write_config;                              /* --plan=search, --init, --init-lm: output file, or NULL */
     const char *folder;                                    /* --init, --init-lm */
     const char *run[2];                                    /* --compare */

@@ -332,6 +332,7 @@ static int predict_rules(struct conf *c, struct err *e)
         return conf_error(c, "run.generate", e, "expected FILE.jsonl or -, not %s", c->run.generate);
     if (!c->run.init_from && !conf_adapts(c)) conf_derive(c, "run.init_from", c->run.directory);
     if (!c->lora.init_from && conf_adapts(c)) conf_derive(c, "lora.init_from", c->run.directory);
+    if (c->run.exports) return 0;
     size_t n = strlen(c->run.directory);
     while (n > 1 && c->run.directory[n - 1] == '/') n--;
     const char *dir = arena_printf(c->mem, "%.*s", (int)n, c->run.directory);

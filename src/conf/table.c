@@ -182,7 +182,7 @@ const struct opt opt_table[] = {
      .text = "type of the weights in the folder model of the run directory; auto: that of model.folder, or fp32; int8: "
              "linear layers but the head as bitsandbytes' codes, the rest as auto"},
     {"model.max_shard_size", OPT_INT, AT(model.max_shard_size), "50000000000", 1, BIG,
-     .text = "bytes of a file of weights there; more become several files and an index"},
+     .text = "bytes of a file of weights there; more become several files and an index; of --write-onnx, two files"},
 #include "conf/table_data.h"
     {"train.batch_size", OPT_INT, AT(train.batch_size), "32", 1, 1 << 24,
      .bits = true, .text = "samples per optimizer step, or all if there are fewer; see train.last_batch"},

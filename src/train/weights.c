@@ -46,8 +46,8 @@ void weights_rows_free(struct weights_rows *w)
     *w = (struct weights_rows){0};
 }
 
-/* s NULL: rows are only checked, or if digest is set, only read for that. */
-struct row_taker { const struct placement *pl; struct exec *s; char (*digest)[33]; };
+/* s NULL: rows are only checked, or if digest is set, only read for that. source: NULL, or gets their places. */
+struct row_taker { const struct placement *pl; struct exec *s; char (*digest)[33]; struct weights_source *source; };
 
 /* Codes of bitsandbytes have the order of the graph; the row's file has its two dimensions in the other order. */
 static void codes_turn(const struct state_row *r, float *x)
@@ -71,6 +71,14 @@ static int row_stays(const struct row_taker *t, int row, struct weights_at at, s
     return exec_state_from(t->s, row, &from, e);
 }
 
+static int row_values(const struct state_row *r, struct weights_at at, void *plain, struct err *e)
+{
+    const int bad = r->file.type == F32 ? st_read_float(at.file, at.tensor, plain, e)
+                                        : st_read(at.file, at.tensor, plain, e);
+    if (!bad && r->turned && at.file->t[at.tensor].factors) codes_turn(r, plain);
+    return bad;
+}
+
 static int row_read(const struct row_taker *t, int row, struct weights_at at, struct err *e)
 {
     const struct state_row *r = &t->pl->state[row];
@@ -78,8 +86,7 @@ static int row_read(const struct row_taker *t, int row, struct weights_at at, st
     if (stays < 0 || (stays && !t->digest)) return stays < 0 ? -1 : 0;
     void *there = t->s ? exec_state_values(t->s, row) : NULL;
     void *plain = there ? there : mem_alloc(state_plain_bytes(r) + 1);
-    int bad = r->file.type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
-    if (!bad && r->turned && at.file->t[at.tensor].factors) codes_turn(r, plain);
+    int bad = row_values(r, at, plain, e);
     if (!bad && t->digest) text_hash(plain, state_plain_bytes(r), t->digest[row]);
     if (!bad && t->s && !there && !stays) bad = exec_state_set(t->s, row, plain, e);
     if (!there) free(plain);
@@ -104,6 +111,7 @@ static int rows_take(const struct weights_from *f, const struct weights_rows *w,
     struct weights_at *at = mem_alloc((size_t)w->n * sizeof *at + 1);
     const bool reads = t->s || t->digest;
     int bad = weights_match(f->path, &(struct weights_want){w->entry, w->n, f->allow}, f->file, f->n, at, notes, e);
+    for (int i = 0; t->source && i < w->n && !bad; i++) t->source->at[w->row[i]] = at[i];
     for (int i = 0; reads && i < w->n && !bad; i++) bad = row_take(t, w->row[i], at[i], e);
     free(at);
     return bad ? -1 : 0;
@@ -113,7 +121,7 @@ static int rows_take(const struct weights_from *f, const struct weights_rows *w,
 static int rows_begin(const struct placement *pl, enum weights_what what, struct exec *s, struct err *e)
 {
     struct weights_rows w = weights_rows(pl, what, -1);
-    const struct row_taker t = {pl, s, NULL};
+    const struct row_taker t = {pl, s, NULL, NULL};
     int bad = 0;
     for (int i = 0; s && i < w.n && !bad; i++) bad = row_take(&t, w.row[i], (struct weights_at){NULL, -1}, e);
     weights_rows_free(&w);
@@ -201,8 +209,8 @@ static int weights_absent(const struct conf *c, const char *key, struct err *e)
     const struct err why = *e;
     if (why.code != E_NOINPUT || !conf_predicts(c) || conf_given(c, key)) return -1;
     *e = (struct err){0};
-    return err_set(e, why.code, "%s; a %s needs the weights of a run that has trained, or %s", why.text,
-                   c->run.generate ? "generation" : "prediction", key);
+    return err_set(e, why.code, "%s; %s needs the weights of a run that has trained, or %s", why.text,
+                   c->run.generate ? "a generation" : c->run.exports ? "an ONNX file" : "a prediction", key);
 }
 
 /* ---- choosing a run's weights ------------------------------------------------------------------------------------ */
@@ -348,10 +356,34 @@ void weights_used_free(struct weights_used *u)
     text_free(&u->which);
 }
 
-static void all_close(struct weights_from *f, struct st **file)
+static void files_close(struct st **file, int n)
 {
-    for (int i = 0; i < f->n; i++) st_close(file[i]);
+    for (int i = 0; i < n; i++) st_close(file[i]);
     free(file);
+}
+
+/* keep: who needs them longer; NULL: nobody. */
+static void files_end(struct st **file, int n, struct weights_source *keep)
+{
+    const int i = keep && keep->file[0];
+    if (!keep) files_close(file, n);
+    else keep->file[i] = file, keep->n[i] = n;
+}
+
+void weights_source_close(struct weights_source *s)
+{
+    for (int i = 0; i < 2; i++) files_close(s->file[i], s->n[i]);
+    free(s->at);
+    *s = (struct weights_source){0};
+}
+
+int weights_source_get(void *ctx, int row, void *buf, const void **at, struct err *e)
+{
+    const struct weights_source *s = ctx;
+    const struct state_row *r = &s->pl->state[row];
+    *at = buf;
+    return s->at[row].file ? row_values(r, s->at[row], buf, e)
+                           : err_set(e, E_DATA, "%s is in no file: a run would draw it", r->name);
 }
 
 /* The weights of run.init_from: all of the network, or with adapters base weights. */
@@ -366,7 +398,7 @@ static int base_take(const struct conf *c, const struct row_taker *t, struct wei
     if (source_open(c, from.path, &file, &from.n, used, e)) return weights_absent(c, "run.init_from", e);
     from.file = file;
     int bad = init_take(c, &from, t, notes, e);
-    all_close(&from, file);
+    files_end(file, from.n, t->source);
     return bad;
 }
 
@@ -394,7 +426,7 @@ static int adapters_init(struct weights_begin *q, struct weights_used *used, str
     const struct conf *c = q->conf;
     struct st **file;
     struct weights_from from = {.path = c->lora.init_from};
-    const struct row_taker t = {q->pl, q->exec, NULL};
+    const struct row_taker t = {q->pl, q->exec, NULL, q->source};
     if (!c->lora.init_from) return rows_begin(q->pl, WEIGHTS_ALL, q->exec, e);
     if (adapters_open(c, &file, &from.n, used, e)) return weights_absent(c, "lora.init_from", e);
     from.file = file;
@@ -402,7 +434,7 @@ static int adapters_init(struct weights_begin *q, struct weights_used *used, str
     int bad = rows_take(&from, &w, &t, NULL, e);
     if (from.n && file[0]->base) snprintf(q->adapts_to, sizeof q->adapts_to, "%s", file[0]->base);
     weights_rows_free(&w);
-    all_close(&from, file);
+    files_end(file, from.n, q->source);
     return bad;
 }
 
@@ -411,8 +443,12 @@ static bool has_base(const struct conf *c) { return c->run.init_from && *c->run.
 int weights_init(struct weights_begin *q, struct weights_used *used, struct text *notes, struct err *e)
 {
     const struct conf *c = q->conf;
-    const struct row_taker t = {q->pl, q->exec, q->digest};
+    const struct row_taker t = {q->pl, q->exec, q->digest, q->source};
     const bool tells = !conf_adapts(c) || !c->lora.init_from;       /* otherwise the adapters' place is told */
+    if (q->source) {
+        q->source->pl = q->pl;
+        q->source->at = mem_alloc((size_t)q->pl->n_state * sizeof *q->source->at + 1);
+    }
     int bad = has_base(c) ? base_take(c, &t, tells ? used : NULL, notes, e)
                           : rows_begin(q->pl, base_of(c), q->exec, e);
     if (!bad && !has_base(c))
@@ -454,7 +490,7 @@ int weights_resume(const struct weights_state *f, const struct placement *pl, st
         all.entry[all.n] = more.entry[i];
     }
     const struct weights_from from = {f->shown, f->file, f->n, f->anyway ? &any : NULL};
-    const struct row_taker t = {pl, s, NULL};
+    const struct row_taker t = {pl, s, NULL, NULL};
     int bad = rows_take(&from, &all, &t, &came, e) || (s && exec_state_changed(s, e));
     if (!bad && notes && came.notes.n) text_add(notes, "%s", came.notes.s);
     text_free(&came.notes);

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include "base/out.h"
 #include "ckpt/st.h"
+#include "ckpt/weights.h"
 #include "exec/exec.h"
 /* Which weights were read: the file or folder, and which weights of a run it has; "": not written by a run. */
 struct weights_used { struct text path, which; };
@@ -15,10 +16,16 @@ void weights_used_free(struct weights_used *u);
  * pattern or rule that matches nothing; 75 when the abort code is set. exec NULL: only checks.
  * digest: NULL, or [row] gets a digest of the values of each base weight that this rank has read (without exec: of
  * all), whatever type and files they are stored in. adapts_to: gets the base of the adapters that were read, as in
- * struct st; "": unknown. */
+ * struct st; "": unknown. source: NULL, or gets where the rows lie. */
+struct weights_source;
 struct weights_begin { const struct conf *conf; const struct placement *pl; struct exec *exec; bool all;
-                       char (*digest)[33], adapts_to[33]; };
+                       char (*digest)[33], adapts_to[33]; struct weights_source *source; };
 int weights_init(struct weights_begin *q, struct weights_used *used, struct text *notes, struct err *e);
+/* Where each row of the registry lies, in files that stay open. Begins with zeros; close it after any result. */
+struct weights_source { const struct placement *pl; struct weights_at *at; struct st **file[2]; int n[2]; };
+void weights_source_close(struct weights_source *s);
+/* An st_data of rows, in the order of files. ctx: the source. 65: it is in no file; 74. */
+int weights_source_get(void *ctx, int row, void *buf, const void **at, struct err *e);
 /* The digest of all base weights from those of the rows; "" where they are a function of the seed. */
 void weights_base_digest(const struct conf *c, const struct placement *pl, char (*digest)[33], char hash[33]);
 /* 78 if adapters belong to other base weights than those that have been read, unless lora.other_base is set. */
