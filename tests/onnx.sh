@@ -101,25 +101,32 @@ says "an operator of another domain" 'node y \(Attention\): an operator of the d
 says "margins that differ" 'node y \(Conv\): margins that differ' 'y = Conv(x, w) pads=[0,0,1,1]'
 says "a mean that leaves out its margin" 'node y \(AveragePool\): count_include_pad=0' \
     'y = AveragePool(x) kernel_shape=[3,3] pads=[1,1,1,1]'
-says "windows beyond the margin" 'node y \(MaxPool\): ceil_mode' 'y = MaxPool(x) kernel_shape=[4,4] strides=[4,4] ceil_mode=1'
+says "windows beyond the margin" 'node y \(MaxPool\): ceil_mode' \
+    'y = MaxPool(x) kernel_shape=[4,4] strides=[4,4] ceil_mode=1'
 says "an input that is missing" 'node y \(Add\): its input 1 is missing' 'y = Add(x)'
 says "an input that does not exist" 'node y \(Add\): its input z does not exist' 'y = Add(x, z)'
 says "a shape that is not known" 'node y \(Reshape\): its shape is not known' 'y = Reshape(x, x)'
-says "a function that we do not have" 'node y \(Relu\): no operator of ours has its values' 'a = Softplus(x)' 'y = Relu(a)'
+says "a function that we do not have" 'node y \(Relu\): no operator of ours has its values' \
+    'a = Softplus(x)' 'y = Relu(a)'
 says "a weight of another shape" 'node y \(BatchNormalization\): the weight w is 4x4x3x3, and 4 is needed' \
     'y = BatchNormalization(x, w, b, b, b)'
 says "a weight that is computed" 'node y \(Conv\): a weight that is computed' 'v = Mul(w, w)' 'y = Conv(x, v)'
-says "a quotient of activations" 'node y \(Div\): there is no counterpart' 'a = Conv(x, w) pads=[1,1,1,1]' 'y = Div(a, x)'
-says "an output that depends on nothing" 'node y \(Add\): its output does not depend on its input' 'a = Relu(x)' 'y = Add(one, one)'
+says "a quotient of activations" 'node y \(Div\): there is no counterpart' \
+    'a = Conv(x, w) pads=[1,1,1,1]' 'y = Div(a, x)'
+says "an output that depends on nothing" \
+    'node y \(Add\): its output does not depend on its input' 'a = Relu(x)' 'y = Add(one, one)'
 says "two inputs" 'more than one input' 'input z nx4x6x6' 'y = Add(x, z)'
 input=2x4x6x6 says "a batch that is fixed" 'its input is of 2 samples' 'y = Relu(x)'
-input=nx4xhxw says "dimensions that are open" 'dimension 2 of its input, h, is open: model.input decides it' 'y = Relu(x)'
+input=nx4xhxw says "dimensions that are open" \
+    'dimension 2 of its input, h, is open: model.input decides it' 'y = Relu(x)'
 input=nx4xhxw net_of 'a = GlobalAveragePool(x)' 'y = Flatten(a)'
 job threads -c net.conf -o model.input={4,6,6} -o data.labels=vector -o train.loss=mse --check-config
 equal "model.input decides them" "$code" 0
 input=nx4x6 says "a mask that is not causal" 'node s2 \(Add\): a mask that is neither causal nor empty' \
-    'real mask 6x6 0 -1e30' 'weight v 4x12' 'i = Transpose(x) perm=[0,2,1]' 'a = MatMul(i, v)' 'q, k, u = Split(a) axis=2 num_outputs=3' \
-    't = Transpose(k) perm=[0,2,1]' 's = MatMul(q, t)' 's2 = Add(s, mask)' 'p = Softmax(s2) axis=-1' 'y = MatMul(p, u)'
+    'real mask 6x6 0 -1e30' 'weight v 4x12' 'i = Transpose(x) perm=[0,2,1]' \
+    'a = MatMul(i, v)' 'q, k, u = Split(a) axis=2 num_outputs=3' \
+    't = Transpose(k) perm=[0,2,1]' 's = MatMul(q, t)' \
+    's2 = Add(s, mask)' 'p = Softmax(s2) axis=-1' 'y = MatMul(p, u)'
 net_of 'y = Relu(x)'
 cp net.onnx "$aside/whole"
 head -c 60 "$aside/whole" >net.onnx

@@ -2,7 +2,7 @@
  *
  *   onnx_tool make FILE.txt OUT.onnx [OUT.data]    the file that the text describes; weights in a file of external data
  *   onnx_tool data OUT.npy SHAPE [CLASSES]         random numbers of a normal kind, or integers below CLASSES
- *   onnx_tool check EXPECTED NAME FILE.npy         the line NAME of EXPECTED: numbers; prints the largest difference
+ *   onnx_tool check EXPECTED NAME FILE.npy         the lines NAME of EXPECTED: numbers; prints the largest difference
  *
  * A text has lines "opset N", "input NAME 1x3x8x8 [I64]" (a letter: an open dimension), "weight NAME 4x3" (random),
  * "ones NAME 4", "zeros NAME 4", "const NAME 4 1 2 3 4" (integers), "real NAME 2 0.5 1", "output NAME", and
@@ -270,6 +270,7 @@ static void check(const char *expected, const char *name, const char *path)
     char *line = NULL, *end;
     size_t space = 0;
     double far = 0, most = 0;
+    long i = 0;
     FILE *f = fopen(expected, "r"), *p = fopen(path, "rb");
     if (!f || !p || fseek(p, 128, SEEK_SET)) die("cannot read", f ? path : expected);
     while (getline(&line, &space, f) > 0) {
@@ -277,16 +278,14 @@ static void check(const char *expected, const char *name, const char *path)
         if (strncmp(line, name, n) || line[n] != ' ') continue;
         char *at = line + n;
         float x;
-        long i = 0;
         for (double want; want = strtod(at, &end), end != at; at = end, i++) {
             if (fread(&x, 4, 1, p) != 1) die("it has fewer numbers", path);
             far = fmax(far, fabs(want - (double)x)), most = fmax(most, fabs(want));
         }
-        if (!i || fread(&x, 4, 1, p)) die("it has more numbers", path);
-        printf("%.3g\n", far / most);
-        exit(0);
     }
-    die("is not there", name);
+    if (!i) die("is not there", name);
+    if (getc(p) != EOF) die("it has more numbers", path);
+    printf("%.3g\n", far / most);
 }
 
 int main(int argc, char **argv)

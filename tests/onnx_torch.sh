@@ -8,7 +8,7 @@ python=${MPSTAGED_PYTHON:-/usr/bin/python3}
 if [ ! -x "$build/tests/onnx_tool" ]; then
     skip "networks of torch.onnx" "apt-get install protobuf-c-compiler libprotobuf-c-dev"
 elif ! python_has torch torchvision onnx onnxscript; then
-    skip "networks of torch.onnx" "pip install torch torchvision onnx onnxscript transformers; MPSTAGED_PYTHON names that Python"
+    skip "networks of torch.onnx" "pip install torch torchvision onnx onnxscript; MPSTAGED_PYTHON names that Python"
 else
     nets=$(cases "vit decoder unet mobilenet_v3_small" "resnet50 efficientnet_b0 convnext_tiny")
     ! python_has transformers || nets="$nets llama gpt2"

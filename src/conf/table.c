@@ -132,7 +132,8 @@ const struct opt opt_table[] = {
     {"model.network", OPT_STRING, AT(model.network), NULL,
      .bits = true, .text = "built-in network, see NETWORKS"},
     {"model.graph", OPT_FILE, AT(model.graph), NULL,
-     .text = "file with graph text, instead of a network; it decides input, classes and loss"},
+     .text = "file with graph text, or an ONNX file FILE.onnx with weights, instead of a network; it decides input, "
+             "classes and loss"},
     {"model.input", OPT_INTS, AT(model.input), NULL, 1, 1 << 24, .bits = true,
      .text = "shape of one sample, channels first; the default is the network's own, and only mlp takes another "
              "number of dimensions"},

@@ -147,7 +147,7 @@ int onnx_place(const struct onnx_file *f, const Onnx__Tensor *t, struct onnx_wei
     return 0;
 }
 
-static double number(int type, const char *at)
+static double element_value(int type, const char *at)
 {
     union { float f; double d; int32_t i; int64_t l; uint16_t h; uint8_t u; int8_t s; } x;
     memcpy(&x, at, element(type));
@@ -179,7 +179,7 @@ int onnx_values(const struct onnx_file *f, const Onnx__Tensor *t, double *out, s
         w.values = read;
     }
     for (int64_t i = 0, n = onnx_count(t); i < n; i++)
-        out[i] = number(t->data_type, (const char *)w.values + (size_t)i * element(t->data_type));
+        out[i] = element_value(t->data_type, (const char *)w.values + (size_t)i * element(t->data_type));
     free(read);
     return 0;
 }

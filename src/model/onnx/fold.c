@@ -154,10 +154,10 @@ static int range(struct import *m, struct value **in, int n_in, struct value **o
 }
 
 /* Rows of `inner` elements around an axis: outer x d x inner. */
-struct rows { int64_t outer, d, inner; };
-static struct rows rows_of(const struct axes *a, int axis)
+struct fold_rows { int64_t outer, d, inner; };
+static struct fold_rows fold_rows_of(const struct axes *a, int axis)
 {
-    struct rows r = {1, a->d[axis], 1};
+    struct fold_rows r = {1, a->d[axis], 1};
     for (int i = 0; i < axis; i++) r.outer *= a->d[i];
     for (int i = axis + 1; i < a->n; i++) r.inner *= a->d[i];
     return r;
@@ -179,7 +179,7 @@ static int concat(struct import *m, struct value **in, int n_in, struct value **
     }
     if (count > FOLD_MOST) return import_fail(m, "more than %d known numbers", FOLD_MOST);
     struct value *v = value_fixed(m, in[0]->at.n, d, in[0]->whole);
-    const struct rows to = rows_of(&v->at, axis);
+    const struct fold_rows to = fold_rows_of(&v->at, axis);
     for (int i = 0; i < n_in; i++) {
         const double *c = fixed_numbers(m, in[i]);
         const int64_t some = in[i]->at.d[axis] * to.inner;
@@ -197,7 +197,7 @@ static int gather(struct import *m, struct value **in, struct value **out)
     const int axis = axis_of(m, &in[0]->at, attr_int(m, "axis", 0));
     if (axis < 0) return -1;
     const double *c = fixed_numbers(m, in[0]), *index = fixed_numbers(m, in[1]);
-    const struct rows r = rows_of(&in[0]->at, axis);
+    const struct fold_rows r = fold_rows_of(&in[0]->at, axis);
     const int64_t n = axes_count(&in[1]->at);
     int64_t d[2 * RANK];
     int k = 0;
@@ -270,7 +270,7 @@ static int cumsum(struct import *m, struct value **in, int n_in, struct value **
     if (axis < 0 || attr_int(m, "exclusive", 0) || attr_int(m, "reverse", 0))
         return axis < 0 ? -1 : import_fail(m, "exclusive or reverse");
     const double *c = fixed_numbers(m, in[0]);
-    const struct rows r = rows_of(&in[0]->at, axis);
+    const struct fold_rows r = fold_rows_of(&in[0]->at, axis);
     if (!c) return -1;
     struct value *v = value_fixed(m, in[0]->at.n, in[0]->at.d, in[0]->whole);
     for (int64_t i = 0; i < v->count; i++)

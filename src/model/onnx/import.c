@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include "model/onnx/value.h"
 
-enum { NODES_MOST = 1 << 16, FOLDED_MOST = 1 << 26 };   /* nodes; numbers that are computed here, of all nodes */
+enum { NODES_MOST = 1 << 16 };
 
 int import_fail(struct import *m, const char *fmt, ...)
 {
@@ -163,7 +163,7 @@ static int node_add(struct import *m, const Onnx__Node *n)
         if (named(m, n->output[i])) return import_fail(m, "its output %.80s exists already", n->output[i]);
         name_value(m, n->output[i], out[i]);
     }
-    return m->folded > FOLDED_MOST ? import_fail(m, "more known numbers than a file may have") : 0;
+    return m->folded > (m->ask->most ? m->ask->most : ONNX_KNOWN) ? import_fail(m, "more known numbers than a file may have") : 0;
 }
 
 /* Marks the nodes that the output needs. ONNX lists producers first, so one way back is enough. */

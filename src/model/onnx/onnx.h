@@ -10,8 +10,10 @@
 
 bool onnx_is(const char *path);                         /* does the name end with .onnx? */
 
-/* What the network is wanted for. input: dimensions of a sample, for those that the file leaves open; n = 0: none. */
-struct onnx_ask { struct shape input; bool predicts; };
+/* What the network is wanted for. input: dimensions of a sample, for those that the file leaves open; n = 0: none.
+ * most: numbers that may be computed from known ones; 0: ONNX_KNOWN, enough for masks of 2048 x 2048. */
+#define ONNX_KNOWN (INT64_C(1) << 26)
+struct onnx_ask { struct shape input; bool predicts; int64_t most; };
 /* loss: a decoder's head is its loss, too; -1: the output needs one. */
 struct onnx_net { int output, loss; };
 /* Adds the network of a file to a builder. 66: the file is missing; 65 with FILE: it is damaged, or has a node that

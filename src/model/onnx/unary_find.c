@@ -116,9 +116,9 @@ static const struct known { const char *op, *attr; double (*f)(double x, double 
     {"elu", "alpha=%.9g", f_elu, a_elu}};
 
 /* by: a factor of the function's argument; factor: of its result. */
-struct found { const struct known *f; double by, factor, a; };
+struct function_found { const struct known *f; double by, factor, a; };
 
-static bool agrees(const struct value *v, const struct known *f, double by, struct found *out)
+static bool agrees(const struct value *v, const struct known *f, double by, struct function_found *out)
 {
     static const double points[] = {1.7, -7, -4.1, -2.9, -1.3, -0.6, -0.1, 0.05, 0.4, 0.9, 2.3, 3.4, 5.2, 6.4, 9};
     const double a = f->a ? f->a(v, by) : 0, first = at(v, points[0] / by), factor = first / f->f(points[0], a);
@@ -127,11 +127,11 @@ static bool agrees(const struct value *v, const struct known *f, double by, stru
         const double has = at(v, points[i] / by), should = factor * f->f(points[i], a);
         if (!(fabs(has - should) <= 4e-6 * fabs(factor) * (1 + fabs(points[i])))) return false;
     }
-    *out = (struct found){f, by, fabs(factor - 1) < 4e-6 ? 1 : factor, a};
+    *out = (struct function_found){f, by, fabs(factor - 1) < 4e-6 ? 1 : factor, a};
     return true;
 }
 
-static bool find(const struct value *v, struct found *out)
+static bool find(const struct value *v, struct function_found *out)
 {
     const double by[] = {1, leaf(v)->scale};
     for (int k = 0; k < 2; k++)
@@ -153,7 +153,7 @@ static void becomes(struct value *v, const struct value *view)
     v->uses = uses;
 }
 
-static int emit_found(struct import *m, struct value *v, const struct found *f)
+static int emit_found(struct import *m, struct value *v, const struct function_found *f)
 {
     char attrs[64];
     struct value *from = leaf_of(v), x = *from;
@@ -170,7 +170,7 @@ static int emit_found(struct import *m, struct value *v, const struct found *f)
 
 int function_view(struct import *m, struct value *v)
 {
-    struct found f;
+    struct function_found f;
     if (find(v, &f)) return emit_found(m, v, &f);
     const bool tree = v->a->kind == V_FUNCTION || (v->b && v->b->kind == V_FUNCTION);
     if (!tree && !v->b)
