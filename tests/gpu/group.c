@@ -282,7 +282,7 @@ int be_phase(struct net *t, enum phase ph, int how)
     for (int i = 0; i < k->n_in; i++) {
         c.in[i] = needs >> i & 1 ? t->in[i] : NULL;
         if (ph == PH_BWD_DATA && k->grad_in >> i & 1)
-            c.gin[i] = how & OVER && i == k->grad_over ? t->gouts[0] : t->gin[i];
+            c.gin[i] = how & OVER && t->gin[i] == t->gin[k->grad_over] ? t->gouts[0] : t->gin[i];
         bool adds = first_in(k, i) < i || (how & ADD && t->g->tensor[k->in[i]].n_readers > 1);
         if (c.gin[i] && adds) c.gin_acc |= (uint8_t)(1u << i);
     }

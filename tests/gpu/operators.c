@@ -112,7 +112,7 @@ static void backward_check(struct net *t, int how)
     if (k->grad_in | k->pgrad_in_b && be_phase(t, PH_BWD_DATA, how)) goto out;
     for (int i = 0; i < k->n_in; i++) {
         if (!(k->grad_in >> i & 1)) continue;
-        float *x = get(t, k->in[i], how == OVER && i == k->grad_over ? t->gouts[0] : t->gin[i]);
+        float *x = get(t, k->in[i], how == OVER && t->gin[i] == t->gin[k->grad_over] ? t->gouts[0] : t->gin[i]);
         note_error(t, data[how], distance(x, t->grad[k->in[i]], before[i], count(t, k->in[i])));
         free(x);
     }
