@@ -67,7 +67,8 @@ job 2 -c net.conf $kind --run-dir ranks
 equal "ranks under mpirun give the same weights" "$(hash_of ranks)" "$(hash_of layers-1)"
 job threads -c net.conf $kind --run-dir stopped --steps 2 -o checkpoint.every_steps=1
 job threads -c net.conf $kind --run-dir stopped --steps 3 -o checkpoint.every_steps=1 --resume
-equal "a run that is continued has the weights of one that was not" "$(hash_of stopped | tail -n 1)" "$(hash_of layers-1)"
+equal "a run that is continued has the weights of one that was not" \
+    "$(hash_of stopped | tail -n 1)" "$(hash_of layers-1)"
 job threads -c net.conf $kind --predict trained.npy -o run.directory=layers-1
 check "a prediction takes the run's weights, not the file's" sh -c '! cmp -s trained.npy p.npy'
 refused "model.input that differs from the file's" 78 'the graph decides, and its input is 3x8x8' \
@@ -84,9 +85,11 @@ net_of() {
 "$tool" data y.npy 2x4 
 for op in Acos Acosh AffineGrid And ArgMax Bernoulli BitShift BlackmanWindow Celu Col2Im Compress ConvInteger \
     DeformConv DepthToSpace DequantizeLinear Det DFT DynamicQuantizeLinear Einsum EyeLike GRU GatherElements \
-    GlobalLpPool GlobalMaxPool GridSample Hardmax If LRN LSTM LogSoftmax Loop LpNormalization MaxRoiPool MaxUnpool \
-    MelWeightMatrix NonMaxSuppression NonZero OneHot QLinearConv QuantizeLinear RNN RandomNormal ReverseSequence RoiAlign \
-    Scan ScatterND SequenceAt Shrink SpaceToDepth StringNormalizer TfIdfVectorizer ThresholdedRelu TopK Unique; do
+    GlobalLpPool GlobalMaxPool GridSample Hardmax If LRN LSTM LogSoftmax Loop \
+    LpNormalization MaxRoiPool MaxUnpool \
+    MelWeightMatrix NonMaxSuppression NonZero OneHot QLinearConv QuantizeLinear RNN RandomNormal \
+    ReverseSequence RoiAlign Scan ScatterND SequenceAt Shrink SpaceToDepth StringNormalizer \
+    TfIdfVectorizer ThresholdedRelu TopK Unique; do
     net_of "y = $op(x)"
     refused "$op" 65 "net.onnx: node y \($op\): " threads -c net.conf
 done

@@ -1,7 +1,8 @@
 """onnx_nets.py MPSTAGED [NAME...]: networks that both exporters of torch.onnx write, read by mpstaged: logits within
-1e-5 of torch's (of the largest one), gradients of one step within 1e-4 (of the largest of each tensor). Prints lines
-"ok - TEXT" and "not ok - TEXT". The working directory gets the files. With PyTorch 2.5 or newer, torchvision, onnx and
-onnxscript; decoders of Hugging Face also need transformers."""
+1e-5 of torch's (of the largest one), gradients of one step within 1e-4 (of the largest of each tensor) of those in
+double precision, or within three times what torch itself is off. Prints lines "ok - TEXT" and "not ok - TEXT". The
+working directory gets the files. With PyTorch 2.5 or newer, torchvision, onnx and onnxscript; decoders of Hugging
+Face also need transformers."""
 import json
 import os
 import shutil
@@ -127,7 +128,7 @@ def make(name):
             torch.nn.init.uniform_(x.running_var, .5, 1.5)
     with torch.no_grad():                                       # no two weights have the same values
         for p in m.parameters():
-            if p.dim() == 1:
+            if p.dim() in (1, 3):
                 p += 0.1 * torch.randn_like(p)
     return m
 
@@ -175,15 +176,34 @@ def same(a, b):
     return a.shape == b.shape and np.abs(a - b).max() <= 1e-5 * max(np.abs(b).max(), 1e-6)
 
 
-def gradients_far(file, model, loss):
-    """The largest difference of a gradient that mpstaged wrote to torch's, of the weight with the same values."""
+def gradients(model, x, y, tokens):
+    """Of each weight: its values and torch's gradient."""
     model.zero_grad()
+    out = model(torch.from_numpy(x) if tokens else torch.from_numpy(x).to(next(model.parameters()).dtype))
+    loss = torch.nn.functional.cross_entropy(out.transpose(1, 2) if tokens else out, torch.from_numpy(y))
     loss.backward()
-    own = [(p.detach().numpy(), p.grad.numpy()) for p in model.parameters() if p.grad is not None]
+    return [(p.detach().numpy(), p.grad.numpy().copy()) for p in model.parameters() if p.grad is not None]
+
+
+def gradients_far(file, model, x, y, tokens):
+    """The largest difference of a gradient that mpstaged wrote to torch's in double precision, of the weight with the
+    same values; and that of torch in single precision: a ReLU at zero, or a norm of few values, magnifies rounding."""
+    for p in model.parameters():                            # exactly the file's values
+        for t in onnx.load(file).graph.initializer:
+            held = np.squeeze(numpy_helper.to_array(t))
+            for value in (held, held.T):
+                if same(np.squeeze(p.detach().numpy()), value):
+                    p.data = torch.from_numpy(np.ascontiguousarray(value)).reshape(p.shape)
+    single = gradients(model, x, y, tokens)
+    double = gradients(model.double(), x, y, tokens)
+    own = [(w, g) for (w, _), (_, g) in zip(single, double)]
+    most = max(float(np.abs(g).max()) for _, g in own)
+    torchs = max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-4 * most))
+                 for (_, a), (_, b) in zip(single, double))
     g = onnx.load(file).graph
     held = {t.name: numpy_helper.to_array(t) for t in g.initializer}
     clean = {"".join(c if c.isalnum() or c in "_.-" else "_" for c in k): v for k, v in held.items()}
-    far, n, most = 0.0, 0, max(float(np.abs(v).max()) for _, v in own)
+    far, n = 0.0, 0
     for name, has in tensors("g.safetensors").items():
         w = np.squeeze(clean[name])
         for value, grad in own:
@@ -195,7 +215,7 @@ def gradients_far(file, model, loss):
                 far = max(far, float(np.abs(np.squeeze(has) - grad).max()) / size)
                 n += 1
                 break
-    return far, n, len(own)
+    return far, n, len(own), torchs
 
 
 def judge(right, text):
@@ -246,12 +266,9 @@ def try_net(mpstaged, name, dynamo, train):
         model.eval().requires_grad_(True)
         if any(isinstance(m, torch.nn.BatchNorm2d) for m in model.modules()):
             model = torch.fx.experimental.optimization.fuse(model).requires_grad_(True)
-    out = model(torch.from_numpy(x))
-    if dims is None:
-        out = out.transpose(1, 2)
-    loss = torch.nn.functional.cross_entropy(out, torch.from_numpy(y))
-    far, n, of = gradients_far(file, model, loss)
-    judge(far < 1e-4 and n >= of, "%s: %d gradients of %d within %.2g" % (what, n, of, far))
+    far, n, of, torchs = gradients_far(file, model, x, y, dims is None)
+    judge(far < max(1e-4, 3 * torchs) and n >= of,
+          "%s: %d gradients of %d within %.2g, torch's own within %.2g" % (what, n, of, far, torchs))
 
 
 def main():

@@ -1,13 +1,16 @@
-/* Functions of one value. A file may say silu as x * sigmoid(x), and gelu in eight nodes. So nodes of one value become a
- * tree, and where its result is needed, its values at some points are compared with those of our functions. */
+/* Functions of one value. A file may say silu as x * sigmoid(x), and gelu in eight nodes. So nodes of one value become
+ * a tree, and where its result is needed, its values at some points are compared with those of our functions. */
 #include <math.h>
 #include <stdio.h>
 #include "model/onnx/value.h"
 
 /* k and k2: constants of the node. Those with two operands come first. */
-enum code { C_ADD, C_SUB, C_MUL, C_DIV, C_MIN, C_MAX, C_ADD_K, C_K_SUB, C_MUL_K, C_K_DIV, C_POW_K, C_MIN_K, C_MAX_K, C_NEG, C_ABS,
-            C_SQRT, C_EXP, C_LOG, C_RECIPROCAL, C_ERF, C_TANH, C_SIGMOID, C_RELU, C_LEAKY, C_ELU, C_GELU, C_GELU_TANH,
-            C_HARDSIGMOID, C_HARDSWISH, C_SOFTPLUS, C_SWISH, C_MISH };
+enum code {
+    C_ADD, C_SUB, C_MUL, C_DIV, C_MIN, C_MAX,
+    C_ADD_K, C_K_SUB, C_MUL_K, C_K_DIV, C_POW_K, C_MIN_K, C_MAX_K,
+    C_NEG, C_ABS, C_SQRT, C_EXP, C_LOG, C_RECIPROCAL, C_ERF, C_TANH, C_SIGMOID, C_RELU, C_LEAKY, C_ELU, C_GELU,
+    C_GELU_TANH, C_HARDSIGMOID, C_HARDSWISH, C_SOFTPLUS, C_SWISH, C_MISH
+};
 enum { TREE_MOST = 48 };                                /* nodes of one tree */
 
 static const struct { const char *op; enum code code; } codes[] = {

@@ -67,7 +67,7 @@ bool axes_fit(const struct axes *a, const struct axes *b);
 /* An axis of the standard, which may count from the end; -1: out of range, the error is set. */
 int axis_of(struct import *m, const struct axes *a, int64_t axis);
 
-/* ---- making values. Each is in the import's memory ----------------------------------------------------------------- */
+/* ---- making values. Each is in the import's memory --------------------------------------------------------------- */
 struct value *value_fixed(struct import *m, int n, const int64_t *d, bool whole);       /* zeros */
 struct value *value_view(struct import *m, int tensor, const struct axes *at);
 struct value *value_again(struct import *m, const struct value *v, const struct axes *at);
@@ -76,7 +76,7 @@ const double *fixed_numbers(struct import *m, struct value *v);
 bool fixed_single(struct import *m, struct value *v, double *x);   /* one element */
 bool is_fixed(const struct value *v);
 
-/* ---- turning them into nodes --------------------------------------------------------------------------------------- */
+/* ---- turning them into nodes ------------------------------------------------------------------------------------- */
 /* Makes v a V_VIEW: adds the nodes that it still lacks. -1: it cannot be said. */
 int need_view(struct import *m, struct value *v);
 /* Makes v a view of all elements of one tensor without a factor, each once: adds slices. Returns the tensor, or -1. */
@@ -94,7 +94,7 @@ const char *node_name(struct import *m, const struct value *weight);    /* uniqu
  * order. */
 int take_weight(struct import *m, struct value *w, const char *node, int slot);
 
-/* ---- attributes ---------------------------------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 const Onnx__Attribute *attribute(const struct import *m, const char *name);
 int64_t attr_int(const struct import *m, const char *name, int64_t otherwise);
 double attr_real(const struct import *m, const char *name, double otherwise);
@@ -102,7 +102,7 @@ const char *attr_word(struct import *m, const char *name, const char *otherwise)
 /* Numbers of an attribute, or of a known input (v may be NULL). Returns how many; -1: neither, or too many. */
 int ints_of(struct import *m, const char *name, struct value *v, int64_t out[RANK]);
 
-/* ---- families of operators; each returns -1 with the error set ---------------------------------------------------- */
+/* ---- families of operators; each returns -1 with the error set --------------------------------------------------- */
 typedef int import_op(struct import *m, struct value **in, int n_in, struct value **out, int n_out);
 import_op import_fold;                                      /* fold.c: an operator of known values */
 bool fold_knows(const char *op);
@@ -113,7 +113,8 @@ int function_view(struct import *m, struct value *v);   /* need_view for V_FUNCT
 bool function_is_square(const struct value *v, const struct value **x);
 import_op import_function, import_add, import_sub, import_mul, import_div, import_pow, import_clip;
 /* norms.c */
-import_op import_reduce_mean, import_global_mean, import_layer_norm, import_rms_norm, import_instance_norm, import_group_norm;
+import_op import_reduce_mean, import_global_mean, import_layer_norm, import_rms_norm, import_instance_norm;
+import_op import_group_norm;
 /* What becomes of parts of a norm by + - * / (b), their square (2), root (r), inverse (i) or inverse root (I). 1: done;
  * 0: a and b are no such parts; -1: the error is set. */
 int norm_binary(struct import *m, char sign, struct value *a, struct value *b, struct value **out);
