@@ -242,7 +242,7 @@ static int head(struct import *m, struct value *v, struct onnx_net *net)
     const int t = channels_of(m, x, x->at.n - 1);
     if (t < 0) return -1;
     if (w->at.stride[0] != 1) {
-        if (!(weight.from = shared_find(m, w))) return 1;           /* stored the other way: a linear layer and a loss */
+        if (!(weight.from = shared_find(m, w))) return 1;          /* stored the other way: a linear layer and a loss */
         weight.name = weight.from->name;
     }
     const struct shape points = {1, {axes_count(&x->at) / x->at.d[x->at.n - 1]}};
@@ -267,7 +267,8 @@ static int output(struct import *m, struct value *v, struct onnx_net *net)
     net->output = whole_of(m, v);
     if (net->output < 0) return -1;
     const struct shape *s = &m->b->tensor.v[net->output].shape;
-    if (shape_count(s) == s->d[0] && s->n > 1 && v->at.n == 2) net->output = emit(m, "flatten", "output", "", net->output);
+    if (shape_count(s) == s->d[0] && s->n > 1 && v->at.n == 2)
+        net->output = emit(m, "flatten", "output", "", net->output);
     if (m->tokens >= 0 && m->ask->predicts) m->b->loss_op = op_find("token_loss");
     return net->output < 0 ? -1 : 0;
 }

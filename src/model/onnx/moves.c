@@ -265,10 +265,12 @@ static int import_gather(struct import *m, struct value **in, int n_in, struct v
     const int64_t n = axes_count(&index->at), d = v->at.d[axis], first = n ? (int64_t)c[0] + (c[0] < 0 ? d : 0) : 0;
     bool row = n > 0;
     for (int64_t i = 0; i < n; i++) {
-        if (c[i] >= (double)d || c[i] < -(double)d) return import_fail(m, "an index of %g, of %lld", c[i], (long long)d);
+        if (c[i] >= (double)d || c[i] < -(double)d)
+            return import_fail(m, "an index of %g, of %lld", c[i], (long long)d);
         row &= (int64_t)c[i] + (c[i] < 0 ? d : 0) == first + i;
     }
-    if (!row) return is_fixed(v) ? import_fold(m, in, n_in, out, n_out) : import_fail(m, "indices that are not in a row");
+    if (!row)
+        return is_fixed(v) ? import_fold(m, in, n_in, out, n_out) : import_fail(m, "indices that are not in a row");
     const struct axes idx = axes_of(index->at.n, index->at.d);
     struct axes at = {.offset = v->at.offset + first * v->at.stride[axis]};
     if (v->at.n - 1 + idx.n > RANK) return import_fail(m, "more than %d dimensions", RANK);

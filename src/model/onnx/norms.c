@@ -251,7 +251,8 @@ int norm_binary(struct import *m, char sign, struct value *a, struct value *b, s
     if (sign == 'r' && is_part(a, N_MEANSQ)) return next(m, a, N_ROOT, &a->at, out);
     if (sign == 'i' && is_part(a, N_ROOT)) return next(m, a, N_INVERSE, &a->at, out);
     if (sign == 'I' && is_part(a, N_MEANSQ)) return next(m, a, N_INVERSE, &a->at, out);
-    if (sign == '/' && is_part(b, N_ROOT) && fixed_single(m, a, &k) && k == 1) return next(m, b, N_INVERSE, &b->at, out);
+    if (sign == '/' && is_part(b, N_ROOT) && fixed_single(m, a, &k) && k == 1)
+        return next(m, b, N_INVERSE, &b->at, out);
     if (sign == '/' && is_part(b, N_ROOT)) return quotient(m, a, b, out);
     if (sign == '*' && is_part(b, N_INVERSE)) return quotient(m, a, b, out);
     if (sign == '*' && is_part(a, N_INVERSE)) return quotient(m, b, a, out);
