@@ -19,8 +19,9 @@ static int linear(struct import *m, struct value *v, struct value *bias)
     const struct shape *s = &m->b->tensor.v[t].shape;
     const bool points = shape_count(s) > s->d[0], flat = s->n == 1;
     const struct axes row = axes_of(2, w.at.d), turned = axes_of(2, (int64_t[]){features, in});
-    const bool as_file = axes_same(&w.at, &row) && (!w.from || in == 1 || features == 1 ? w.from && w.from->n_dims == 2 &&
-                                                    w.from->dims[0] == in && w.from->dims[1] == features : true);
+    /* a row or a column lies in both orders: the file's dimensions decide */
+    const bool line = in == 1 || features == 1, said = w.from && w.from->n_dims == 2 && w.from->dims[0] == in,
+               as_file = axes_same(&w.at, &row) && (line ? said : true);
     w.at = as_file ? row : turned;
     w.at.offset = v->b->at.offset;
     if (!as_file && in > 1 && features > 1 && (v->b->at.stride[0] != 1 || v->b->at.stride[1] != in))
@@ -131,8 +132,8 @@ static int attention(struct import *m, struct value *p, struct value *v, struct 
     part[2].scale = v->scale;
     const struct shape *s = &m->b->tensor.v[part[0].tensor].shape;
     const int64_t all = heads[0] * width * points;
-    const bool one = part[0].tensor == part[1].tensor && part[1].tensor == part[2].tensor && part[0].scale == 1 && v->scale == 1 &&
-                     !part[0].at.offset && part[1].at.offset == all && part[2].at.offset == 2 * all &&
+    const bool one = part[0].tensor == part[1].tensor && part[1].tensor == part[2].tensor && part[0].scale == 1 &&
+                     v->scale == 1 && !part[0].at.offset && part[1].at.offset == all && part[2].at.offset == 2 * all &&
                      kv[1] == heads[0] && shape_count(s) == 3 * all;
     snprintf(attrs, sizeof attrs, "heads=%lld kv_heads=%lld causal=%s", (long long)heads[0],
              kv[1] == heads[0] ? 0LL : (long long)kv[1], p->code ? "yes" : "no");
@@ -292,7 +293,7 @@ int import_attention(struct import *m, struct value **in, int n_in, struct value
     return 0;
 }
 
-/* ---- rotary position embedding ------------------------------------------------------------------------------------ */
+/* ---- rotary position embedding ----------------------------------------------------------------------------------- */
 
 /* The halves of each head exchanged, the first with the other sign: x y becomes -y x. */
 int rotary_concat(struct import *m, struct value **in, int n_in, int axis, struct value **out)

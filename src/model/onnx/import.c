@@ -163,7 +163,8 @@ static int node_add(struct import *m, const Onnx__Node *n)
         if (named(m, n->output[i])) return import_fail(m, "its output %.80s exists already", n->output[i]);
         name_value(m, n->output[i], out[i]);
     }
-    return m->folded > (m->ask->most ? m->ask->most : ONNX_KNOWN) ? import_fail(m, "more known numbers than a file may have") : 0;
+    const int64_t most = m->ask->most ? m->ask->most : ONNX_KNOWN;
+    return m->folded > most ? import_fail(m, "more known numbers than a file may have") : 0;
 }
 
 /* Marks the nodes that the output needs. ONNX lists producers first, so one way back is enough. */
