@@ -8,8 +8,8 @@
 #include "base/err.h"
 #include "model/graph.h"
 
-/* offsets in the file, or, if values is set, in memory: of an ONNX file. factors: of an I8 tensor of bitsandbytes, one for each row, a tensor of this or another file
- * (st_codes_join); NULL: none */
+/* offsets in the file, or, if values is set, in memory: of an ONNX file. factors: of an I8 tensor of bitsandbytes, one
+ * for each row, a tensor of this or another file (st_codes_join); NULL: none */
 struct st;
 struct st_tensor {
     const char *name; char dtype[8]; struct shape shape; uint64_t begin, end; const char *values;
@@ -37,9 +37,10 @@ void st_close(struct st *s);
 int st_codes_join(struct st *const *file, int n, struct err *e);
 /* The tensors of an ONNX file, and of its files of external data, each a struct st. */
 int st_onnx_open(const char *path, struct st ***out, int *n, struct err *e);
-/* Opens every file of one of these, tried in this order: a weight file, or an ONNX file; a Hugging Face folder (model.safetensors, or
- * model.safetensors.index.json with its shards); a run directory (weights.safetensors, or else its newest checkpoint).
- * Index and shards must name the same tensors. The caller closes each file and frees the array. */
+/* Opens every file of one of these, tried in this order: a weight file, or an ONNX file; a Hugging Face folder
+ * (model.safetensors, or model.safetensors.index.json with its shards); a run directory (weights.safetensors, or else
+ * its newest checkpoint). Index and shards must name the same tensors. The caller closes each file and frees the array.
+ * */
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 
 /* Writes a whole file in pieces to put(sink, bytes). data supplies tensor i of the given list when it is due: it fills
