@@ -39,8 +39,8 @@ int st_codes_join(struct st *const *file, int n, struct err *e);
 int st_onnx_open(const char *path, struct st ***out, int *n, struct err *e);
 /* Opens every file of one of these, tried in this order: a weight file, or an ONNX file; a Hugging Face folder
  * (model.safetensors, or model.safetensors.index.json with its shards); a run directory (weights.safetensors, or else
- * its newest checkpoint). Index and shards must name the same tensors. The caller closes each file and frees the array.
- * */
+ * its newest checkpoint). Index and shards must name the same tensors. The caller closes each file and frees
+ * the array. */
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 
 /* Writes a whole file in pieces to put(sink, bytes). data supplies tensor i of the given list when it is due: it fills
