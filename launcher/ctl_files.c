@@ -200,7 +200,11 @@ int ctl_why(const char *dir, bool json)
 {
     struct failure f;
     struct err e = {0};
-    if (failure_read(dir, &f, &e)) return ctl_fail(e.code, "%s", e.text);
+    if (failure_read(dir, &f, &e)) {
+        const bool none = e.code == E_NOINPUT && !access(dir, F_OK);
+        return none ? ctl_fail(e.code, "%s: it has no " FAILURE_FILE ", which a run leaves that fails", dir)
+                    : ctl_fail(e.code, "%s", e.text);
+    }
     bool helps = failure_may_pass(f.e.code);
     char *path = path_join(dir, FAILURE_FILE);
     json_t *all = json ? json_load_file(path, 0, NULL) : NULL;

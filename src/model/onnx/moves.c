@@ -216,6 +216,25 @@ static int import_expand(struct import *m, struct value **in, int n_in, struct v
     return 0;
 }
 
+/* All channels several times. */
+static int import_tile(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    int64_t times[RANK];
+    char attrs[40];
+    if (need_view(m, in[0])) return -1;
+    const int n = in[0]->at.n;
+    bool channels = n > 1 && ints_of(m, NULL, in[1], times) == n;
+    for (int i = 0; channels && i < n; i++) channels = times[i] == 1 || (i == 1 && times[i] > 1);
+    if (!channels) return import_fail(m, "it repeats more than channels");
+    int t = channels_of(m, in[0], 1);
+    snprintf(attrs, sizeof attrs, "count=%lld", (long long)times[1]);
+    if (t >= 0) t = emit(m, "repeat", NULL, attrs, t);
+    if (t < 0) return -1;
+    const struct axes at = axes_with(&in[0]->at, 1, in[0]->at.d[1] * times[1]);
+    *out = value_view(m, t, &at);
+    return 0;
+}
+
 static int import_shape(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     const int n = in[0]->at.n;
@@ -392,7 +411,7 @@ const struct import_row import_moves[] = {
     {"Identity", import_same, 1}, {"Cast", import_cast, 1}, {"CastLike", import_same, 1},
     {"Reshape", import_reshape, 1}, {"Flatten", import_flatten, 1}, {"Transpose", import_transpose, 1},
     {"Unsqueeze", import_unsqueeze, 1}, {"Squeeze", import_squeeze, 1}, {"Slice", import_slice, 1},
-    {"Split", import_split, 1}, {"Expand", import_expand, 2}, {"Shape", import_shape, 1},
+    {"Split", import_split, 1}, {"Expand", import_expand, 2}, {"Tile", import_tile, 2}, {"Shape", import_shape, 1},
     {"Gather", import_gather, 2}, {"Concat", import_concat, ALL}, {"Constant", import_constant, 0},
     {"Dropout", import_dropout, 1}, {"Pad", import_pad, 1},
     {NULL, NULL, 0}};

@@ -368,10 +368,18 @@ int64_t attr_int(const struct import *m, const char *name, int64_t otherwise)
     return a && a->has_i ? a->i : otherwise;
 }
 
+/* The number with the fewest digits that is this float: 1e-5 was meant, and not 9.99999975e-06. */
 double attr_real(const struct import *m, const char *name, double otherwise)
 {
     const Onnx__Attribute *a = attribute(m, name);
-    return a && a->has_f ? (double)a->f : otherwise;
+    double x = otherwise;
+    if (!a || !a->has_f) return x;
+    for (int digits = 6; digits < 10; digits++) {
+        char text[32];
+        snprintf(text, sizeof text, "%.*g", digits, (double)a->f);
+        if ((float)(x = strtod(text, NULL)) == a->f) break;
+    }
+    return x;
 }
 
 const char *attr_word(struct import *m, const char *name, const char *otherwise)
