@@ -1,8 +1,8 @@
 #!/bin/sh
 # onnx.sh: networks of ONNX files (texts in tests/onnx, which tests/onnx_tool writes as ONNX) give ONNX Runtime's
 # outputs, kept in tests/onnx/expected; they train to the same bits for any number of stages, continue, and are taken
-# with their external data; operators without a counterpart are refused by name, and so are damaged files. No Python is
-# needed. tests/onnx_torch.sh has real networks of torch.onnx.
+# with their external data, and come back when they are written; operators without a counterpart are refused by name,
+# and so are damaged files. No Python is needed. tests/onnx_torch.sh has real networks of torch.onnx.
 # Tolerance: 1e-5 of the largest number.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
@@ -53,6 +53,11 @@ for n in layers norms vit decoder attention; do
     trains "$n-3" threads -c net.conf $kind --stages 3 --schedule gpipe
     equal "$n: the same bits from one stage and from three" "$one" "$hash"
     rm net.onnx.data
+    "$tool" make "$texts/$n.txt" net.onnx
+    job threads -c net.conf $kind --predict trained.npy -o run.directory=$n-1
+    job threads -c net.conf $kind --write-onnx back.onnx -o run.directory=$n-1
+    job threads -c net.conf $kind --predict back.npy -o model.graph=back.onnx
+    check "$n: written as ONNX after training, and read again: the same outputs" cmp -s trained.npy back.npy
 done
 
 # ---- names, freezing, weights of another file ------------------------------------------------------------------------

@@ -80,7 +80,7 @@ int import_reduce_mean(struct import *m, struct value **in, int n_in, struct val
     if (need_view(m, v)) return -1;
     const struct shape *s = &m->b->tensor.v[v->tensor].shape;
     const int64_t points = shape_count(s) / s->d[0];
-    if (of_last && keep && points > 1 && v->at.stride[last] == points) {
+    if (of_last && keep && v->at.d[last] == s->d[0] && v->at.stride[last] == points) {
         *out = norm_part(m, N_MEAN, v, v);
         (*out)->at.d[last] = 1;
         return 0;
