@@ -210,7 +210,7 @@ static int gather(struct import *m, struct value **in, struct value **out)
     struct value *v = value_fixed(m, k, d, in[0]->whole);
     for (int64_t o = 0, to = 0; o < r.outer; o++)
         for (int64_t i = 0; i < n; i++) {
-            const int64_t from = (int64_t)index[i] + (index[i] < 0 ? r.d : 0);
+            const int64_t from = integer_of(index[i]) + (index[i] < 0 ? r.d : 0);
             if (from < 0 || from >= r.d) return import_fail(m, "an index of %g, of %lld", index[i], (long long)r.d);
             for (int64_t j = 0; j < r.inner; j++) v->c[to++] = c[(o * r.d + from) * r.inner + j];
         }
@@ -236,8 +236,8 @@ static int gather_nd(struct import *m, struct value **in, struct value **out)
         int64_t from = 0;
         for (int64_t j = 0; j < deep; j++) {
             const double x = index[i * deep + j];
-            if (x >= (double)a->d[j] || x < -(double)a->d[j]) return import_fail(m, "an index of %g", x);
-            from += row.stride[j] * ((int64_t)x + (x < 0 ? a->d[j] : 0));
+            if (!(x < (double)a->d[j] && x >= -(double)a->d[j])) return import_fail(m, "an index of %g", x);
+            from += row.stride[j] * (integer_of(x) + (x < 0 ? a->d[j] : 0));
         }
         memcpy(v->c + i * inner, c + from, (size_t)inner * sizeof *c);
     }
@@ -266,7 +266,7 @@ static int cumsum(struct import *m, struct value **in, int n_in, struct value **
 {
     double axis_said = 0;
     if (n_in < 2 || !fixed_single(m, in[1], &axis_said)) return import_fail(m, "its axis is not known");
-    const int axis = axis_of(m, &in[0]->at, (int64_t)axis_said);
+    const int axis = axis_of(m, &in[0]->at, integer_of(axis_said));
     if (axis < 0 || attr_int(m, "exclusive", 0) || attr_int(m, "reverse", 0))
         return axis < 0 ? -1 : import_fail(m, "exclusive or reverse");
     const double *c = fixed_numbers(m, in[0]);

@@ -169,7 +169,7 @@ static int import_resize(struct import *m, struct value **in, int n_in, struct v
         const double *c = is_fixed(scales) && axes_count(&scales->at) == n ? fixed_numbers(m, scales) : NULL;
         if (!c) return import_fail(m, "its scales are not known");
         for (int i = 0; i < n; i++) {
-            size[i] = (int64_t)((double)in[0]->at.d[i] * c[i] + 1e-6);
+            size[i] = integer_of((double)in[0]->at.d[i] * c[i] + 1e-6);
             if ((double)size[i] != (double)in[0]->at.d[i] * c[i])
                 return import_fail(m, "scales that do not give whole numbers of points");
         }

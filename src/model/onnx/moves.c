@@ -50,7 +50,7 @@ static int import_cast(struct import *m, struct value **in, int n_in, struct val
     if (!c) return -1;
     *out = value_fixed(m, in[0]->at.n, in[0]->at.d, whole);
     for (int64_t i = 0; i < (*out)->count; i++)
-        (*out)->c[i] = to == ONNX_BOOL ? c[i] != 0 : whole ? (double)(int64_t)c[i] : c[i];
+        (*out)->c[i] = to == ONNX_BOOL ? c[i] != 0 : whole ? (double)integer_of(c[i]) : c[i];
     return 0;
 }
 
@@ -281,12 +281,12 @@ static int import_gather(struct import *m, struct value **in, int n_in, struct v
     if (axis < 0 || part_check(m, v, axis)) return -1;
     const double *c = fixed_numbers(m, index);
     if (!c) return -1;
-    const int64_t n = axes_count(&index->at), d = v->at.d[axis], first = n ? (int64_t)c[0] + (c[0] < 0 ? d : 0) : 0;
+    const int64_t n = axes_count(&index->at), d = v->at.d[axis], first = n ? integer_of(c[0]) + (c[0] < 0 ? d : 0) : 0;
     bool row = n > 0;
     for (int64_t i = 0; i < n; i++) {
-        if (c[i] >= (double)d || c[i] < -(double)d)
+        if (!(c[i] < (double)d && c[i] >= -(double)d))
             return import_fail(m, "an index of %g, of %lld", c[i], (long long)d);
-        row &= (int64_t)c[i] + (c[i] < 0 ? d : 0) == first + i;
+        row &= integer_of(c[i]) + (c[i] < 0 ? d : 0) == first + i;
     }
     if (!row)
         return is_fixed(v) ? import_fold(m, in, n_in, out, n_out) : import_fail(m, "indices that are not in a row");
@@ -401,7 +401,7 @@ static int import_pad(struct import *m, struct value **in, int n_in, struct valu
     const double *c = n_in > 1 && is_fixed(in[1]) ? fixed_numbers(m, in[1]) : NULL;
     const int64_t n = a ? (int64_t)a->n_ints : c ? axes_count(&in[1]->at) : -1;
     if (n < 0 || n > RANK * 2) return import_fail(m, "its margins are not known");
-    for (int i = 0; i < n; i++) pads[i] = a ? a->ints[i] : (int64_t)c[i];
+    for (int i = 0; i < n; i++) pads[i] = a ? a->ints[i] : integer_of(c[i]);
     for (int i = 0; i < n; i++) if (pads[i]) return import_fail(m, "margins outside of a convolution or a pooling");
     *out = in[0];
     return 0;

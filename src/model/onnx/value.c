@@ -388,6 +388,13 @@ const char *attr_word(struct import *m, const char *name, const char *otherwise)
     return a && a->has_s ? arena_strndup(m->file->mem, (const char *)a->s.data, a->s.len) : otherwise;
 }
 
+/* The standard writes "to the end" as the largest integer. */
+int64_t integer_of(double x)
+{
+    const double most = 9e18;
+    return x > most ? (int64_t)most : x < -most ? -(int64_t)most : x == x ? (int64_t)x : 0;
+}
+
 int ints_of(struct import *m, const char *name, struct value *v, int64_t out[RANK])
 {
     const Onnx__Attribute *a = name ? attribute(m, name) : NULL;
@@ -399,7 +406,6 @@ int ints_of(struct import *m, const char *name, struct value *v, int64_t out[RAN
     const int64_t n = is_fixed(v) ? axes_count(&v->at) : RANK + 1;
     const double *c = n <= RANK ? fixed_numbers(m, v) : NULL;
     if (!c) return -1;
-    const double most = 9e18;                            /* the standard writes "to the end" as the largest integer */
-    for (int64_t i = 0; i < n; i++) out[i] = (int64_t)(c[i] > most ? most : c[i] < -most ? -most : c[i]);
+    for (int64_t i = 0; i < n; i++) out[i] = integer_of(c[i]);
     return (int)n;
 }

@@ -99,6 +99,7 @@ const Onnx__Attribute *attribute(const struct import *m, const char *name);
 int64_t attr_int(const struct import *m, const char *name, int64_t otherwise);
 double attr_real(const struct import *m, const char *name, double otherwise);
 const char *attr_word(struct import *m, const char *name, const char *otherwise);
+int64_t integer_of(double x);                           /* of a known number; 0 for none, and at most 9e18 */
 /* Numbers of an attribute, or of a known input (v may be NULL). Returns how many; -1: neither, or too many. */
 int ints_of(struct import *m, const char *name, struct value *v, int64_t out[RANK]);
 
