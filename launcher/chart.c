@@ -150,7 +150,7 @@ static void line_draw(const struct chart_line *l, const struct chart_axes *a, st
     text_add(out, "'/>\n");
     for (int i = 0; i < n && n <= DOTS; i++)
         text_add(out, "<circle class='dot %s' cx='%.1f' cy='%.1f' r='2.5'/>\n", l->style, x_at(a, b[i].x),
-                 y_at(a, b[i].sum));
+                 y_at(a, b[i].sum / b[i].n));
     free(b);
 }
 

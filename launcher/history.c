@@ -126,6 +126,7 @@ static bool line_scan(struct step_line *l, const char *line, size_t n)
 /* The steps after that one run again or never. */
 static void history_go(struct history *h, long long to)
 {
+    if (to < 0) to = 0;                                  /* a damaged line */
     while (h->steps.n && h->steps.v[h->steps.n - 1].step > to) {
         struct history_step *s = &h->steps.v[h->steps.n - 1];
         long long lost = s->step - to < s->n ? s->step - to : s->n;

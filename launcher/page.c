@@ -337,12 +337,12 @@ static void message_take(void *to, const char *line, size_t n)
     enum { STAMP = 25, MOST = 60, LONGEST = 1000 };
     static const char *const begins[] = {"warning: ", "note: ", "error: ", "slow: ", "mpstaged: "};
     struct log_view *v = to;
-    bool wanted = false, more = n > STAMP && v->slow && !memcmp(line + STAMP, "      ", 6);
+    bool wanted = false, more = n > STAMP + 6 && v->slow && !memcmp(line + STAMP, "      ", 6);
     if (n <= STAMP || line[STAMP - 2] != 'Z') return;
     line += STAMP, n -= STAMP;
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         wanted |= n > strlen(begins[i]) && !memcmp(line, begins[i], strlen(begins[i]));
-    v->slow = n > 6 && !memcmp(line, "slow: ", 6);
+    v->slow = (n > 6 && !memcmp(line, "slow: ", 6) && v->all.n < MOST) || more;
     if (!wanted && !more) return;
     struct text t = {0};
     if (more) text_add(&t, "%s: ", v->all.v[v->all.n - 1].text);

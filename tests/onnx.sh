@@ -124,6 +124,25 @@ says "a quotient of activations" 'node y \(Div\): there is no counterpart' \
 says "an output that depends on nothing" \
     'node y \(Add\): its output does not depend on its input' 'a = Relu(x)' 'y = Add(one, one)'
 says "two inputs" 'more than one input' 'input z nx4x6x6' 'y = Add(x, z)'
+# Each of these was once read as another network.
+says "every second row" 'node y \(Relu\): it takes elements in an order' 'const z 1 0' 'const six 1 6' 'const ax 1 2' \
+    'const two 1 2' 'a = Slice(x, z, six, ax, two)' 'y = Relu(a)'
+says "limits that no function of ours has" 'node y \(Relu\): no operator of ours has its values' 'real l scalar -10' \
+    'real h scalar 10' 'a = Clip(x, l, h)' 'y = Relu(a)'
+says "a number that is small but added" 'node y \(Relu\): no operator' 'real e scalar 3e-6' \
+    'a = Add(x, e)' 'y = Relu(a)'
+says "rows of one point for columns" 'node y \(Conv\): its points are in another order' 'const s 4 0 4 36 1' \
+    'weight u 4x4x3x1' 'const t 4 0 4 1 36' 'a = Reshape(x, s)' 'r = Relu(a)' 'c = Reshape(r, t)' 'y = Conv(c, u)'
+says "an output whose points are exchanged" 'node y \(Transpose\): its output has its points in another order' \
+    'r = Relu(x)' 'y = Transpose(r) perm=[0,1,3,2]'
+opset=11 says "a softmax over several axes" 'node y \(Softmax\): before opset 13' 'y = Softmax(x) axis=1'
+says "a rounding of Resize that is not ours" 'node y \(Resize\): mode nearest with asymmetric and ceil' \
+    'real k 4 1 1 2 2' \
+    'y = Resize(x,, k) mode=nearest coordinate_transformation_mode=asymmetric nearest_mode=ceil'
+says "a weight of a norm along another axis" 'node y \(Mul\): its factors are not one' \
+    'weight lw 36x1' 'real two scalar 2' 'const s 3 0 4 -1' 'i = Reshape(x, s)' 't = Transpose(i) perm=[0,2,1]' \
+    'q = Pow(t, two)'     'm = ReduceMean(q) axes=[-1]' 'r = Sqrt(m)' 'n = Div(t, r)' 'y = Mul(n, lw)'
+says "a mean over samples" 'node y \(ReduceMean\): a mean over samples' 'y = ReduceMean(x) axes=[0,2,3] keepdims=0'
 input=2x4x6x6 says "a batch that is fixed" 'its input is of 2 samples' 'y = Relu(x)'
 input=nx4xhxw says "dimensions that are open" \
     'dimension 2 of its input, h, is open: model.input decides it' 'y = Relu(x)'

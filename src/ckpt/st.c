@@ -203,6 +203,7 @@ void st_close(struct st *s)
     if (!s) return;
     if (s->fd >= 0) close(s->fd);
     if (s->onnx) onnx_weights_close(s->onnx);
+    free(s->onnx);
     arena_free(s->mem);
 }
 

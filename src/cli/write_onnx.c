@@ -87,6 +87,7 @@ static int values_get(void *ctx, const char *param, void *buf, const void **at, 
     const struct export *x = ctx;
     int i = 0;
     while (i < x->body.n && strcmp(x->body.entry[i].name, param)) i++;
+    if (i == x->body.n) return err_set(e, E_INTERNAL, "%s: no weight of this name was read", param);
     return x->body.data(x->body.ctx, i, buf, at, e);
 }
 

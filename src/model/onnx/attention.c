@@ -100,6 +100,7 @@ static int heads_of(struct import *m, const struct value *v, int points_at, int 
         if (a->d[i] != 1) return import_fail(m, "it has more dimensions than heads, points and channels");
     *heads = head_at < 0 ? 1 : a->d[head_at];
     const int64_t rep = head_at < 0 ? 1 : a->stride[head_at] ? a->rep[head_at] : *heads;   /* one head for all: 0 */
+    if (rep < 1 || *heads % rep) return import_fail(m, "queries are no multiple of its keys");
     *kv = *heads / rep;
     at.d[0] = *kv, at.d[1] = a->d[points_at], at.d[2] = width;
     at.stride[0] = width * points, at.stride[1] = 1, at.stride[2] = points;
@@ -173,6 +174,8 @@ int import_softmax(struct import *m, struct value **in, int n_in, struct value *
 {
     const int axis = axis_of(m, &in[0]->at, attr_int(m, "axis", m->opset < 13 ? 1 : -1));
     if (axis < 0) return -1;
+    for (int i = axis + 1; m->opset < 13 && i < in[0]->at.n; i++)
+        if (in[0]->at.d[i] > 1) return import_fail(m, "before opset 13 it joins all axes from its own on");
     if (in[0]->kind == V_SCORES) {
         if (axis != in[0]->at.n - 1) return import_fail(m, "its axis is not that of the keys");
         *out = scores(m, V_CHANCES, in[0], &in[0]->at);
@@ -189,7 +192,8 @@ int import_softmax(struct import *m, struct value **in, int n_in, struct value *
 static int mask_kind(const double *c, const struct axes *mask, int64_t queries, int64_t keys)
 {
     const int64_t n = axes_count(mask);
-    bool none = true, causal = n > 0 && n % (queries * keys) == 0 && queries == keys;
+    bool none = true, causal = n == queries * keys && queries == keys && mask->n > 1 && mask->d[mask->n - 1] == keys &&
+                               mask->d[mask->n - 2] == queries;
     for (int64_t i = 0; i < n; i++) {
         none &= c[i] == 0;
         const int64_t key = i % keys, query = i / keys % queries;
@@ -211,6 +215,7 @@ int scores_binary(struct import *m, char sign, struct value *a, struct value *b,
 {
     double k;
     if (a->kind != V_SCORES || !is_fixed(b)) return 0;
+    if (sign != '+' && a->code) return import_fail(m, "scores are scaled behind their mask");
     if (sign != '+' && fixed_single(m, b, &k)) {
         *out = scores(m, V_SCORES, a, &a->at);
         (*out)->k *= sign == '*' ? k : 1 / k;
@@ -266,6 +271,8 @@ int import_attention(struct import *m, struct value **in, int n_in, struct value
         if (at.n != 4) return import_fail(m, "inputs of other than 3 or 4 dimensions");
         part[i] = value_again(m, in[i], &at);
     }
+    if (attr_real(m, "softcap", 0) != 0 || attr_int(m, "qk_matmul_output_mode", 0))
+        return import_fail(m, "softcap or qk_matmul_output_mode");
     for (int i = 4; i < n_in; i++) if (in[i]) return import_fail(m, "keys and values of earlier points");
     const int64_t rep = part[1]->at.d[1] ? part[0]->at.d[1] / part[1]->at.d[1] : 0;
     if (rep < 1) return import_fail(m, "queries have fewer heads than keys");

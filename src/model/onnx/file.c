@@ -123,7 +123,9 @@ static int external(const struct onnx_file *f, const Onnx__Tensor *t, struct onn
 
 int onnx_place(const struct onnx_file *f, const Onnx__Tensor *t, struct onnx_weight *w, struct err *e)
 {
+    if (dims_check(f, t, e)) return -1;
     const int64_t n = onnx_count(t);
+    if (!element(t->data_type)) return file_fail(f, t->name, "elements of a type that is not read", e);
     *w = (struct onnx_weight){.name = onnx_name(f, t->name), .type = float_name(t->data_type),
                               .shape = {.n = (int)t->n_dims}, .bytes = (uint64_t)n * element(t->data_type)};
     for (size_t i = 0; i < t->n_dims; i++) w->shape.d[i] = t->dims[i];
@@ -141,7 +143,6 @@ int onnx_place(const struct onnx_file *f, const Onnx__Tensor *t, struct onnx_wei
             memcpy(narrow + i * element(t->data_type), &t->int32_data[i], element(t->data_type));
         w->values = narrow;
     }
-    if (!element(t->data_type)) return file_fail(f, t->name, "elements of a type that is not read", e);
     if (bytes != w->bytes) return file_fail(f, t->name, "other values than its dimensions ask for", e);
     if (!w->values) w->values = "";                      /* of no elements */
     return 0;
@@ -195,6 +196,15 @@ int onnx_weights_open(const char *path, struct onnx_weights *w, struct err *e)
     for (size_t i = 0; i < g->n_initializer; i++) {
         const Onnx__Tensor *t = g->initializer[i];
         if (onnx_floats(t) && t->n_dims && onnx_place(w->file, t, &w->of[w->n++], e)) goto bad;
+    }
+    for (size_t i = 0; i < g->n_node; i++) {             /* and of nodes Constant, under the names of their values */
+        const Onnx__Node *x = g->node[i];
+        const bool is = x->op_type && !strcmp(x->op_type, "Constant") && x->n_attribute;
+        const Onnx__Attribute *a = is ? x->attribute[0] : NULL;
+        if (!a || !a->t || !a->name || strcmp(a->name, "value") || !x->n_output || !onnx_floats(a->t) ||
+            !a->t->n_dims) continue;
+        if (onnx_place(w->file, a->t, &w->of[w->n], e)) goto bad;
+        w->of[w->n++].name = onnx_name(w->file, x->output[0]);
     }
     return 0;
 bad:

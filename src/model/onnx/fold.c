@@ -109,7 +109,7 @@ static int elements(struct import *m, enum fold f, struct value **in, int n_in, 
     int64_t stride[3][RANK], i[RANK] = {0};
     if (n_in < 1 || n_in > 3 || broadcast(m, in, n_in, &at, c, stride)) return n_in > 3 ? import_fail(m, "inputs") : -1;
     const bool truth = f == F_NOT || f == F_ISNAN || (f >= F_EQUAL && f <= F_XOR);
-    struct value *v = value_fixed(m, at.n, at.d, truth || in[n_in - 1]->whole);
+    struct value *v = value_fixed(m, at.n, at.d, truth || in[f == F_WHERE]->whole);
     for (int64_t k = 0; k < v->count; k++) {
         double x[3];
         for (int j = 0; j < n_in; j++) {
@@ -135,7 +135,10 @@ static int full(struct import *m, struct value *shape, struct value **out)
     for (int i = 0; i < n; i++)
         if (d[i] < 0 || __builtin_mul_overflow(count, d[i], &count) || count > FOLD_MOST)
             return import_fail(m, "more than %d known numbers", FOLD_MOST);
-    if (a && a->t && onnx_count(a->t) == 1 && onnx_values(m->file, a->t, &fill, m->e)) return -1;
+    struct onnx_weight place;
+    if (a && a->t && (onnx_place(m->file, a->t, &place, m->e) || onnx_count(a->t) != 1))
+        return import_fail(m, "its value is not one number");
+    if (a && a->t && onnx_values(m->file, a->t, &fill, m->e)) return -1;
     *out = value_fixed(m, n, d, a && a->t && !onnx_floats(a->t));
     for (int64_t i = 0; i < count; i++) (*out)->c[i] = fill;
     return 0;
@@ -315,6 +318,7 @@ static int matmul(struct import *m, struct value **in, struct value **out)
     const struct axes *a = &in[0]->at, *b = &in[1]->at;
     const double *x = fixed_numbers(m, in[0]), *y = fixed_numbers(m, in[1]);
     if (!x || !y) return -1;
+    if (!axes_count(a) || !axes_count(b)) return import_fail(m, "matrices without elements");
     if (a->n < 2 || b->n < 2 || a->d[a->n - 1] != b->d[b->n - 2]) return import_fail(m, "its inputs do not fit");
     const int64_t rows = a->d[a->n - 2], deep = a->d[a->n - 1], columns = b->d[b->n - 1],
                   batch = axes_count(a) / (rows * deep), of_b = axes_count(b) / (deep * columns);
@@ -361,6 +365,7 @@ static int tile(struct import *m, struct value **in, int n_in, struct value **ou
 int import_fold(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     const int f = fold_find(m->node->op_type);
+    if (f == F_MOD && attr_int(m, "fmod", 0)) return import_fail(m, "fmod");
     while (n_in > 0 && !in[n_in - 1]) n_in--;
     for (int i = 0; i < n_in; i++) if (!in[i]) return import_fail(m, "an input is missing");
     if (f < F_UNARY_END) return n_in == 1 ? elements(m, (enum fold)f, in, 1, out) : import_fail(m, "its inputs");

@@ -51,13 +51,14 @@ static void initializers(struct import *m)
 }
 
 /* Dimensions stay so small that products of them are numbers. */
-static int size_check(struct import *m, const struct axes *a)
+static int size_check(struct import *m, const struct value *v)
 {
+    const struct axes *a = &v->at;
     int64_t n = 1;
     for (int i = 0; i < a->n; i++)
         if (a->d[i] < 0 || __builtin_mul_overflow(n, a->d[i], &n) || n > ELEMENTS_MOST)
             return import_fail(m, "a tensor of more than 2^40 elements");
-    return 0;
+    return n || is_fixed(v) ? 0 : import_fail(m, "a tensor without elements");
 }
 
 /* ---- the input --------------------------------------------------------------------------------------------------- */
@@ -95,8 +96,8 @@ static int input_add(struct import *m, const Onnx__Value *x)
     if (t < 0) return import_fail(m, "%s", m->b->e.text);
     if (tokens) m->tokens = t;
     const struct axes at = axes_of(n + 1, dims);
-    if (size_check(m, &at)) return -1;
     struct value *v = value_view(m, t, &at);
+    if (size_check(m, v)) return -1;
     v->wide = tokens;
     name_value(m, x->name, v);
     return 0;
@@ -159,7 +160,7 @@ static int node_add(struct import *m, const Onnx__Node *n)
     if (f(m, in, (int)n->n_input, out, (int)n->n_output)) return import_fail(m, "%s", m->b->e.text);
     for (size_t i = 0; i < n->n_output; i++) {
         if (!*n->output[i] || !out[i]) continue;
-        if (size_check(m, &out[i]->at)) return -1;
+        if (size_check(m, out[i])) return -1;
         if (named(m, n->output[i])) return import_fail(m, "its output %.80s exists already", n->output[i]);
         name_value(m, n->output[i], out[i]);
     }
@@ -221,7 +222,9 @@ static const Onnx__Tensor *shared_find(struct import *m, const struct value *hea
     const int64_t width = head->at.d[0], words = head->at.d[1];
     struct onnx_weight h, t;
     struct err none = {0};
-    if (!head->from || onnx_place(m->file, head->from, &h, &none) || !h.values || strcmp(h.type, "F32")) return NULL;
+    const struct axes row = axes_of(2, head->at.d);
+    if (!head->from || head->at.offset || !axes_same(&head->at, &row) || axes_count(&row) != head->count ||
+        onnx_place(m->file, head->from, &h, &none) || !h.values || strcmp(h.type, "F32")) return NULL;
     for (int i = 0; i < m->used.n; i++) {
         const Onnx__Tensor *of = m->used.v[i].from;
         if (of->n_dims != 2 || of->dims[0] != words || of->dims[1] != width || onnx_place(m->file, of, &t, &none) ||
@@ -268,6 +271,13 @@ static int output(struct import *m, struct value *v, struct onnx_net *net)
     net->output = whole_of(m, v);
     if (net->output < 0) return -1;
     const struct shape *s = &m->b->tensor.v[net->output].shape;
+    const int64_t points = shape_count(s) / s->d[0];
+    for (int i = 0; i < v->at.n; i++)                    /* channels among each other, and points */
+        for (int k = i + 1; k < v->at.n; k++)
+            if (v->at.d[i] > 1 && v->at.d[k] > 1 && (v->at.stride[i] < points) == (v->at.stride[k] < points) &&
+                v->at.stride[i] < v->at.stride[k])
+                return import_fail(m, "its output has its points in another order");
+    if (!m->b->node.n) return import_fail(m, "it has no layer");
     if (shape_count(s) == s->d[0] && s->n > 1 && v->at.n == 2)
         net->output = emit(m, "flatten", "output", "", net->output);
     if (m->tokens >= 0 && m->ask->predicts) m->b->loss_op = op_find("token_loss");
@@ -279,8 +289,10 @@ static int build(struct import *m, struct onnx_net *net)
     const Onnx__Model *model = m->file->model;
     const Onnx__Graph *g = model->graph;
     for (size_t i = 0; i < model->n_opset_import; i++)
-        if (!model->opset_import[i]->domain || !*model->opset_import[i]->domain)
+        if (!model->opset_import[i]->domain || !*model->opset_import[i]->domain ||
+            !strcmp(model->opset_import[i]->domain, "ai.onnx"))
             m->opset = model->opset_import[i]->version;
+    if (m->opset < 1) return import_fail(m, "it names no opset");
     if (!g->n_output || !g->output[0]->name) return import_fail(m, "it has no output");
     initializers(m);
     if (inputs(m) || nodes(m, g->output[0]->name)) return -1;
@@ -299,6 +311,8 @@ int onnx_build(struct graph_builder *b, const char *path, const struct onnx_ask 
     vec_free(&m.value);
     vec_free(&m.used);
     name_table_free(&m.named);
+    name_table_free(&m.bases);
+    vec_free(&m.last);
     onnx_file_close(m.file);
     return bad;
 }

@@ -1,4 +1,5 @@
 /* Layers of convolutional networks: an operator of ONNX is one of ours. */
+#include <math.h>
 #include <stdio.h>
 #include "model/onnx/value.h"
 
@@ -43,6 +44,8 @@ static int windows_of(struct import *m, const struct axes *at, const struct axes
             return import_fail(m, "%s does not fit its input", of[i].name);
     for (int i = 0; i < w->n; i++)
         if (w->kernel[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1) return import_fail(m, "windows below 1");
+    if (!strncmp(pad, "SAME", 4) && !strcmp(m->node->op_type, "ConvTranspose"))
+        return import_fail(m, "auto_pad of a transposed convolution");
     if (!strncmp(pad, "SAME", 4)) return same_pads(m, at, w);
     if (attribute(m, "pads") && ints_of(m, "pads", NULL, pads) != 2 * w->n)
         return import_fail(m, "pads does not fit its input");
@@ -67,7 +70,7 @@ static int spatial(struct import *m, struct value *v)
     const int t = v->at.n > 2 ? channels_of(m, v, 1) : import_fail(m, "an input of %d dimensions", v->at.n);
     if (t < 0) return -1;
     const struct axes at = natural(m, t);
-    return axes_same(&v->at, &at) ? t : import_fail(m, "its points are in another order, or were joined");
+    return axes_equal(&v->at, &at) ? t : import_fail(m, "its points are in another order, or were joined");
 }
 
 static int one_input(struct import *m, const char *op, const char *attrs, struct value *v, struct value **out)
@@ -169,17 +172,23 @@ static int import_resize(struct import *m, struct value **in, int n_in, struct v
         const double *c = is_fixed(scales) && axes_count(&scales->at) == n ? fixed_numbers(m, scales) : NULL;
         if (!c) return import_fail(m, "its scales are not known");
         for (int i = 0; i < n; i++) {
-            size[i] = integer_of((double)in[0]->at.d[i] * c[i] + 1e-6);
-            if ((double)size[i] != (double)in[0]->at.d[i] * c[i])
+            size[i] = integer_of((double)in[0]->at.d[i] * c[i] + 0.5);
+            if (fabs((double)size[i] - (double)in[0]->at.d[i] * c[i]) > 1e-3)
                 return import_fail(m, "scales that do not give whole numbers of points");
         }
     }
     if (n < 3 || size[0] != in[0]->at.d[0] || size[1] != in[0]->at.d[1])
         return import_fail(m, "it changes more than the points of space");
     if (attr_int(m, "antialias", 0)) return import_fail(m, "antialias");
-    bool multiple = true;
-    for (int i = 2; i < n; i++) multiple &= size[i] % in[0]->at.d[i] == 0;
-    const bool floor = !strcmp(where, "asymmetric") && (!strcmp(round, "floor") || multiple),
+    if (strcmp(attr_word(m, "keep_aspect_ratio_policy", "stretch"), "stretch"))
+        return import_fail(m, "keep_aspect_ratio_policy");
+    bool multiple = true, twice = true;                  /* up to twice round_prefer_floor is floor */
+    for (int i = 2; i < n; i++) {
+        multiple &= size[i] % in[0]->at.d[i] == 0;
+        twice &= multiple && size[i] <= 2 * in[0]->at.d[i];
+    }
+    const bool floor = !strcmp(where, "asymmetric") &&
+                       (!strcmp(round, "floor") || (twice && !strcmp(round, "round_prefer_floor"))),
                half = !strcmp(where, "half_pixel") && multiple && strstr(round, "prefer");
     if (linear ? !corners && strcmp(where, "half_pixel") && strcmp(where, "pytorch_half_pixel")
                : strcmp(mode, "nearest") || !(floor || half))
@@ -195,7 +204,8 @@ static int import_prelu(struct import *m, struct value **in, int n_in, struct va
     const int t = need_view(m, in[0]) || in[0]->at.n < 2 ? -1 : channels_of(m, in[0], 1);
     const int64_t slopes = axes_count(&in[1]->at);
     if (t < 0) return m->e->code ? -1 : import_fail(m, "it has no channels");
-    if (slopes != 1 && slopes != in[0]->at.d[1]) return import_fail(m, "its slopes are not one for each channel");
+    if (slopes != 1 && (slopes != in[0]->at.d[1] || !axes_along(&in[1]->at, in[0]->at.n, 1)))
+        return import_fail(m, "its slopes are not one for each channel");
     const char *name = node_name(m, in[1]);
     const int y = emit(m, "prelu", name, slopes == 1 ? "shared=yes" : "", t);
     if (y < 0 || take_weight(m, in[1], name, 0)) return -1;

@@ -45,13 +45,20 @@ static int import_cast(struct import *m, struct value **in, int n_in, struct val
     const bool whole = to != ONNX_F32 && to != ONNX_F64 && to != ONNX_F16 && to != ONNX_BF16;
     *out = in[0];
     if (!is_fixed(in[0])) return whole && !in[0]->wide ? import_fail(m, "activations become integers") : 0;
-    if (whole == in[0]->whole) return 0;
+    if (whole == in[0]->whole && to != ONNX_BOOL) return 0;
     const double *c = fixed_numbers(m, in[0]);
     if (!c) return -1;
     *out = value_fixed(m, in[0]->at.n, in[0]->at.d, whole);
     for (int64_t i = 0; i < (*out)->count; i++)
         (*out)->c[i] = to == ONNX_BOOL ? c[i] != 0 : whole ? (double)integer_of(c[i]) : c[i];
     return 0;
+}
+
+static int import_cast_like(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    *out = in[0];
+    const bool whole = is_fixed(in[1]) ? in[1]->whole : in[1]->wide;
+    return whole == (is_fixed(in[0]) ? in[0]->whole : in[0]->wide) ? 0 : import_fail(m, "between floats and integers");
 }
 
 static int import_reshape(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
@@ -74,6 +81,7 @@ static int import_flatten(struct import *m, struct value **in, int n_in, struct 
 {
     int64_t d[2] = {1, 1}, axis = attr_int(m, "axis", 1);
     if (axis < 0) axis += in[0]->at.n;
+    if (axis < 0 || axis > in[0]->at.n) return import_fail(m, "there is no such axis");
     for (int i = 0; i < in[0]->at.n; i++) d[i >= axis] *= in[0]->at.d[i];
     return reshaped(m, in[0], 2, d, out);
 }
@@ -155,9 +163,10 @@ static int import_slice(struct import *m, struct value **in, int n_in, struct va
     if (movable(m, in[0])) return -1;
     struct value *v = in[0];
     for (int i = 0; i < RANK; i++) axes[i] = i, step[i] = 1;
-    if (attribute(m, "axes") || (n_in > 3 && in[3])) ints_of(m, "axes", n_in > 3 ? in[3] : NULL, axes);
-    if (n_in > 4 && in[4]) ints_of(m, NULL, in[4], step);
-    if (n < 0 || ends != n) return import_fail(m, "where it begins and ends is not known");
+    const bool axes_said = attribute(m, "axes") || (n_in > 3 && in[3]), step_said = n_in > 4 && in[4];
+    if ((axes_said && ints_of(m, "axes", n_in > 3 ? in[3] : NULL, axes) != n) ||
+        (step_said && ints_of(m, NULL, in[4], step) != n) || n < 0 || ends != n)
+        return import_fail(m, "where it begins and ends is not known");
     for (int i = 0; i < n; i++) {
         const int axis = axis_of(m, &v->at, axes[i]);
         if (axis < 0 || part_check(m, v, axis)) return -1;
@@ -256,6 +265,9 @@ static int embedding(struct import *m, struct value *table, struct value *index,
     char attrs[80];
     const struct axes *a = &index->at;
     const char *name = node_name(m, table);
+    const struct axes all = axes_of(a->n, a->d);
+    if (index->scale != 1 || !axes_same(a, &all) || axes_count(a) != shape_count(&m->b->tensor.v[index->tensor].shape))
+        return import_fail(m, "its indices are not the tokens as they are");
     if (table->at.n != 2) return import_fail(m, "a table of %d dimensions", table->at.n);
     const int64_t width = table->at.d[1], points = axes_count(a);
     snprintf(attrs, sizeof attrs, "count=%lld features=%lld", (long long)table->at.d[0], (long long)width);
@@ -280,7 +292,7 @@ static int import_gather(struct import *m, struct value **in, int n_in, struct v
     const int axis = axis_of(m, &v->at, attr_int(m, "axis", 0));
     if (axis < 0 || part_check(m, v, axis)) return -1;
     const double *c = fixed_numbers(m, index);
-    if (!c) return -1;
+    if (!c || !index->whole) return c ? import_fail(m, "its indices are no integers") : -1;
     const int64_t n = axes_count(&index->at), d = v->at.d[axis], first = n ? integer_of(c[0]) + (c[0] < 0 ? d : 0) : 0;
     bool row = n > 0;
     for (int64_t i = 0; i < n; i++) {
@@ -338,7 +350,7 @@ static int import_concat(struct import *m, struct value **in, int n_in, struct v
     if (n_in == 2 && is_fixed(in[0]) && need_view(m, in[1])) return -1;
     if (n_in == 2 && is_fixed(in[0])) return prepend(m, in, axis, out);
     if (n_in > MAX_IN) return import_fail(m, "it joins more than %d tensors", MAX_IN);
-    struct graph_node n = {"concat", node_name(m, NULL), NULL, "", n_in, {0}, {NULL}};
+    struct graph_node n = {"concat", NULL, NULL, "", n_in, {0}, {NULL}};
     struct axes at = {0};
     for (int i = 0; i < n_in; i++) {
         if (is_fixed(in[i])) return import_fail(m, "it joins known numbers with activations");
@@ -348,6 +360,7 @@ static int import_concat(struct import *m, struct value **in, int n_in, struct v
         if (!axes_same(&one, &other)) return import_fail(m, "it joins tensors of different orders");
         at = axes_with(&in[i]->at, axis, d);
     }
+    n.name = node_name(m, NULL);                         /* behind the nodes that its inputs needed */
     const int t = graph_add(m->b, &n);
     if (t < 0) return import_fail(m, "%s", m->b->e.text);
     *out = value_view(m, t, &at);
@@ -384,7 +397,8 @@ static int import_dropout(struct import *m, struct value **in, int n_in, struct 
     *out = in[0];
     if (n_in > 1 && in[1] && !fixed_single(m, in[1], &ratio)) return import_fail(m, "its ratio is not known");
     if (n_in > 2 && in[2] && !fixed_single(m, in[2], &training)) return import_fail(m, "its mode is not known");
-    if (!training || ratio == 0 || is_part(in[0])) return 0;
+    if (!training || ratio == 0) return 0;
+    if (is_part(in[0])) return import_fail(m, "dropout within an attention: export it with none");
     const int x = whole_of(m, in[0]);
     if (x < 0) return -1;
     snprintf(attrs, sizeof attrs, "p=%.9g", ratio);
@@ -408,7 +422,7 @@ static int import_pad(struct import *m, struct value **in, int n_in, struct valu
 }
 
 const struct import_row import_moves[] = {
-    {"Identity", import_same, 1}, {"Cast", import_cast, 1}, {"CastLike", import_same, 1},
+    {"Identity", import_same, 1}, {"Cast", import_cast, 1}, {"CastLike", import_cast_like, 2},
     {"Reshape", import_reshape, 1}, {"Flatten", import_flatten, 1}, {"Transpose", import_transpose, 1},
     {"Unsqueeze", import_unsqueeze, 1}, {"Squeeze", import_squeeze, 1}, {"Slice", import_slice, 1},
     {"Split", import_split, 1}, {"Expand", import_expand, 2}, {"Tile", import_tile, 2}, {"Shape", import_shape, 1},

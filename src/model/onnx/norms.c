@@ -15,7 +15,7 @@ static bool is_part(const struct value *v, int part) { return v && v->kind == V_
 static bool same_view(const struct value *a, const struct value *b)
 {
     return a->kind == V_VIEW && b->kind == V_VIEW && a->tensor == b->tensor && a->scale == b->scale &&
-           axes_same(&a->at, &b->at);
+           axes_equal(&a->at, &b->at);
 }
 
 /* ---- means ------------------------------------------------------------------------------------------------------- */
@@ -65,6 +65,7 @@ int import_reduce_mean(struct import *m, struct value **in, int n_in, struct val
         if (at < 0) return -1;
         gone[at] = true;
     }
+    if (gone[0] && v->at.n > 1) return import_fail(m, "a mean over samples");
     const bool of_last = n == 1 && gone[last];
     if (of_last && keep && function_is_square(v, &x)) {
         *out = norm_part(m, N_MEANSQ, v, value_again(m, x, &x->at));
@@ -227,6 +228,9 @@ static int group_end(struct import *m, struct value *v, struct value *b, struct 
 
 static int scaled(struct import *m, struct value *v, struct value *w, struct value **out)
 {
+    const int axis = v->code == N_GROUP ? 1 : v->at.n - 1;
+    if (!axes_along(&w->at, v->at.n, axis) || axes_count(&w->at) != v->at.d[axis])
+        return import_fail(m, "its factors are not one for each channel");
     if (v->code == N_RMS) return rms_norm(m, v->a, v->k, w, out) ? -1 : 1;
     next(m, v, v->code == N_LAYER ? N_SCALED : N_GROUP_SCALED, &v->at, out);
     (*out)->b = w;
@@ -258,6 +262,9 @@ int norm_binary(struct import *m, char sign, struct value *a, struct value *b, s
     if (sign == '*' && is_part(a, N_INVERSE)) return quotient(m, b, a, out);
     if (sign == '*' && (is_part(a, N_RMS) || is_part(a, N_LAYER) || is_part(a, N_GROUP)) && is_fixed(b))
         return scaled(m, a, b, out);
+    if (sign == '+' && (is_part(a, N_SCALED) || is_part(a, N_GROUP_SCALED)) && is_fixed(b) &&
+        !axes_along(&b->at, a->at.n, is_part(a, N_SCALED) ? a->at.n - 1 : 1))
+        return import_fail(m, "its bias is not one number for each channel");
     if (sign == '+' && is_part(a, N_SCALED) && is_fixed(b)) return layer_norm(m, a->a, a->k, a->b, b, out) ? -1 : 1;
     if (sign == '+' && is_part(a, N_GROUP_SCALED) && is_fixed(b)) return group_end(m, a, b, out);
     return import_fail(m, "part of a norm that has no counterpart");

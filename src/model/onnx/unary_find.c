@@ -87,7 +87,14 @@ static struct value *leaf_of(struct value *v)
 static bool same_leaf(const struct value *a, const struct value *b)
 {
     const struct value *x = leaf(a), *y = leaf(b);
-    return x->tensor == y->tensor && axes_same(&x->at, &y->at) && a->at.n == b->at.n;
+    return x->tensor == y->tensor && axes_equal(&x->at, &y->at);
+}
+
+/* A child may have become a view since the tree was made. */
+static bool one_leaf(const struct value *v, const struct value *of)
+{
+    if (v->kind == V_VIEW) return same_leaf(v, of);
+    return one_leaf(v->a, of) && (!v->b || one_leaf(v->b, of));
 }
 
 static int size_of(const struct value *v) { return v->kind == V_FUNCTION ? v->size : 0; }
@@ -126,10 +133,11 @@ static bool agrees(const struct value *v, const struct known *f, double by, stru
     static const double points[] = {1.7, -7, -4.1, -2.9, -1.3, -0.6, -0.1, 0.05, 0.4, 0.9, 2.3, 3.4, 5.2, 6.4, 9};
     const double a = f->a ? f->a(v, by) : 0, first = at(v, points[0] / by), factor = first / f->f(points[0], a);
     if (!isfinite(factor) || factor == 0 || !isfinite(a)) return false;
-    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
-        const double has = at(v, points[i] / by), should = factor * f->f(points[i], a);
-        if (!(fabs(has - should) <= 4e-6 * fabs(factor) * (1 + fabs(points[i])))) return false;
-    }
+    for (double times = 1e-3; times < 1e9; times *= 10)  /* limits may lie anywhere */
+        for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+            const double x = points[i] * times, has = at(v, x / by), should = factor * f->f(x, a);
+            if (!(fabs(has - should) <= 4e-6 * fabs(factor * x) + 1e-7 * fabs(should))) return false;
+        }
     *out = (struct function_found){f, by, fabs(factor - 1) < 4e-6 ? 1 : factor, a};
     return true;
 }
@@ -174,7 +182,7 @@ static int emit_found(struct import *m, struct value *v, const struct function_f
 int function_view(struct import *m, struct value *v)
 {
     struct function_found f;
-    if (find(v, &f)) return emit_found(m, v, &f);
+    if (one_leaf(v, v) && find(v, &f)) return emit_found(m, v, &f);
     const bool tree = v->a->kind == V_FUNCTION || (v->b && v->b->kind == V_FUNCTION);
     if (!tree && !v->b)
         return import_fail(m, "no operator of ours has its values, nor those of the functions around it");
@@ -225,6 +233,9 @@ static int as_operand(struct import *m, struct value *v) { return v->kind == V_F
 int function_make(struct import *m, int code, struct value *a, struct value *b, double k, struct value **out)
 {
     if (as_operand(m, a) || (b && as_operand(m, b))) return -1;
+    /* leaves of their own: what a node makes of a value does not change the tree */
+    if (a->kind == V_VIEW && code != C_MUL_K) a = value_again(m, a, &a->at);
+    if (b && b->kind == V_VIEW) b = value_again(m, b, &b->at);
     if (code == C_MUL_K && a->kind == V_VIEW) {
         *out = value_again(m, a, &a->at);
         (*out)->scale *= k;
@@ -245,7 +256,7 @@ int function_make(struct import *m, int code, struct value *a, struct value *b, 
 
 bool function_is_square(const struct value *v, const struct value **x)
 {
-    if (v->kind != V_FUNCTION) return false;
+    if (v->kind != V_FUNCTION || !one_leaf(v, v)) return false;
     const double s = leaf(v)->scale;
     for (double p = -3.5; p < 4; p += 1.25) if (fabs(at(v, p) - s * s * p * p) > 1e-5 * s * s * p * p) return false;
     *x = leaf(v);
@@ -260,7 +271,7 @@ int import_function(struct import *m, struct value **in, int n_in, struct value 
     int code = function_code(op);
     double k = 1;
     if (in[0]->kind == V_NORM) {
-        const int is = norm_binary(m, *op == 'S' ? 'r' : *op == 'R' ? 'i' : '?', in[0], NULL, out);
+        const int is = norm_binary(m, code == C_SQRT ? 'r' : code == C_RECIPROCAL ? 'i' : '?', in[0], NULL, out);
         if (is) return is < 0 ? -1 : 0;
     }
     if (code == C_NEG) return function_make(m, C_MUL_K, in[0], NULL, -1, out);
@@ -280,7 +291,8 @@ static int positions(struct import *m, struct value *v, struct value *w, struct 
     const int t = last < 0 ? import_fail(m, "a single number") : channels_of(m, v, last);
     if (t < 0) return -1;
     const int64_t width = v->at.d[last], points = axes_count(&v->at) / width;
-    if (!w->at.n || w->at.d[w->at.n - 1] != width || axes_count(&w->at) != points * width)
+    if (!w->at.n || w->at.d[w->at.n - 1] != width || axes_count(&w->at) != points * width ||
+        !axes_fit(&v->at, &w->at))
         return import_fail(m, "known numbers that are neither a bias nor a vector for each point");
     for (int i = 0, k; i < last; i++)                    /* points in the order of the weight */
         for (k = i + 1; k < last; k++)
@@ -289,7 +301,9 @@ static int positions(struct import *m, struct value *v, struct value *w, struct 
     if (w->from && axes_count(&w->at) < w->count && m->tokens >= 0) {    /* the first rows of a table */
         char attrs[80];
         const char *name = node_name(m, w);
-        if (w->at.offset) return import_fail(m, "positions that do not begin with the first");
+        const struct axes rows = axes_of(w->at.n, w->at.d);
+        if (w->at.offset || w->from->n_dims != 2 || w->from->dims[1] != width || !axes_same(&w->at, &rows))
+            return import_fail(m, "positions that are not the first rows of a table");
         const struct shape s = m->b->tensor.v[m->tokens].shape;
         if (m->positions < 0) m->positions = graph_input(m->b, "positions", ROLE_SAMPLE, &s, I32);
         snprintf(attrs, sizeof attrs, "count=%lld features=%lld", (long long)(w->count / width), (long long)width);

@@ -85,6 +85,19 @@ bool axes_same(const struct axes *x, const struct axes *y)
     return true;
 }
 
+bool axes_equal(const struct axes *a, const struct axes *b)
+{
+    bool same = a->n == b->n && axes_same(a, b);
+    for (int i = 0; same && i < a->n; i++) same = a->d[i] == b->d[i];
+    return same;
+}
+
+bool axes_along(const struct axes *a, int n, int axis)
+{
+    for (int i = 0; i < a->n; i++) if (a->d[i] != 1 && n - a->n + i != axis) return false;
+    return true;
+}
+
 bool axes_fit(const struct axes *a, const struct axes *b)
 {
     const int more = a->n - b->n;
@@ -206,7 +219,15 @@ bool fixed_single(struct import *m, struct value *v, double *x)
 static const char *unique(struct import *m, const char *name)
 {
     const char *out = name;
-    for (int i = 2; builder_tensor(m->b, out) >= 0; i++) out = arena_printf(m->file->mem, "%s_%d", name, i);
+    if (builder_tensor(m->b, name) < 0) return name;
+    int k = name_table_find(&m->bases, name);            /* the number that this name had last */
+    if (k < 0) {
+        k = m->last.n;
+        name_table_add(&m->bases, arena_strdup(m->file->mem, name), k);
+        *vec_push(&m->last) = 1;
+    }
+    do out = arena_printf(m->file->mem, "%s_%d", name, ++m->last.v[k]);
+    while (builder_tensor(m->b, out) >= 0);
     return out;
 }
 
@@ -302,12 +323,14 @@ static int64_t part_along(const struct shape *s, int dim, const struct axes *fro
     if (from->offset % inner || *first + count > s->d[dim] || !count) return 0;
     *to = *from;
     to->offset = 0;
-    for (int i = 0; i < to->n; i++)
-        if (to->d[i] > 1 && to->stride[i] >= outer) {
-            if (to->stride[i] % outer) return 0;
-            to->stride[i] = to->stride[i] / outer * inner * count;
-        }
-    return packed(to) ? count : 0;
+    int64_t within = 1, along = 1;                       /* elements behind the dimension, and of it */
+    for (int i = 0; i < to->n; i++) {
+        if (to->d[i] == 1) continue;
+        if (to->stride[i] < outer) *(to->stride[i] < inner ? &within : &along) *= to->d[i];
+        else if (to->stride[i] % outer) return 0;
+        else to->stride[i] = to->stride[i] / outer * inner * count;
+    }
+    return within == inner && along == count && packed(to) ? count : 0;
 }
 
 static int slice(struct import *m, struct value *v)

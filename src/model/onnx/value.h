@@ -48,6 +48,7 @@ struct import {
     const Onnx__Node *node;                             /* at which it is, for messages and names */
     VEC(struct value *) value; struct name_table named;
     VEC(struct used_weight { const Onnx__Tensor *from; const char *node; int slot; }) used;
+    struct name_table bases; VEC(int) last;             /* of names: how often */
     int64_t opset, folded;                              /* folded: numbers that were computed */
     int tokens, positions;                              /* tensors of a decoder; -1: none */
     struct err *e;
@@ -62,6 +63,9 @@ int64_t axes_count(const struct axes *a);
 /* The same elements in other dimensions. False: no such way. */
 bool axes_reshape(const struct axes *a, int n, const int64_t *d, struct axes *out);
 bool axes_same(const struct axes *a, const struct axes *b);        /* without dimensions of 1 */
+bool axes_equal(const struct axes *a, const struct axes *b);       /* with them */
+/* Whether a, of the last of n dimensions, has more than one element along this axis alone. */
+bool axes_along(const struct axes *a, int n, int axis);
 /* Whether the dimensions are equal, or those of b 1 or missing in front. */
 bool axes_fit(const struct axes *a, const struct axes *b);
 /* An axis of the standard, which may count from the end; -1: out of range, the error is set. */
