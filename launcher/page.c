@@ -215,6 +215,8 @@ static void summary(struct html_page *p)
     if (json_object_get(done, "weights_hash")) row_add(p, "Weights", "hash %s", ctl_text_of(done, "weights_hash"));
     if (json_object_get(done, "energy_joules"))
         row_add(p, "Energy", "%.0f J of the first host's processors", ctl_number_of(done, "energy_joules"));
+    if (json_object_get(done, "gpu_energy_joules"))
+        row_add(p, "Energy of GPUs", "%.0f J on the first host", ctl_number_of(done, "gpu_energy_joules"));
     failure_rows(p);
     if (h->damaged) row_add(p, "Damaged lines", "%lld of %lld in metrics.jsonl, left out", h->damaged, h->lines);
     html_table_end(p->out);

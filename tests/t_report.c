@@ -2,6 +2,7 @@
  * outputs. */
 #include "config.h"
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -389,6 +390,69 @@ START_TEST(energy_of_packages)
 }
 END_TEST
 
+/* The double has the name that the reporter looks for. */
+static void *nvml_double(const char *which)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/tests/nvml-%s/libnvidia-ml.so.1", getenv("top_builddir"), which);
+    void *library = dlopen(path, RTLD_NOW);
+    ck_assert_msg(library, "%s", dlerror());
+    return library;
+}
+
+static struct energy *energy_of_gpus(int n)
+{
+    extern const struct reporter reporter_energy;
+    static const char id[2][BE_ID] = {"00000000-0000-0000-0000-000000000001", "ffffffff-ffff"};
+    struct conf c = {.run.name = "a"};
+    struct job j = {.conf = &c};
+    void *self = NULL;
+    struct err e = {0};
+    setenv("MPSTAGED_POWERCAP", "none", 1);
+    ck_assert(!reporter_energy.open(&(struct report_run){.job = &j, .n_gpus = n, .gpu = id}, &self, &e));
+    return self;
+}
+
+/* Values, a counter that begins again, and errors: what has no value is not 0. */
+START_TEST(energy_of_gpus_by_nvml)
+{
+    extern const struct reporter reporter_energy;
+    void *library = nvml_double("double");
+    unsigned long long *mj = dlsym(library, "nvml_double_mj"), *step = dlsym(library, "nvml_double_step");
+    int *begins = dlsym(library, "nvml_double_begins"), *reads = dlsym(library, "nvml_double_reads");
+    int *opened = dlsym(library, "nvml_double_open");
+    *step = 0;
+    struct energy *g = energy_of_gpus(1);
+    ck_assert(g && g->n == 0 && g->n_gpus == 1 && *opened == 1 && energy_joules(g) < 0);
+    ck_assert(energy_gpu_joules(g) < 0);                  /* it has not moved */
+    *mj += 2500;
+    ck_assert_double_eq(energy_gpu_joules(g), 2.5);
+    *reads = 15;
+    *mj += 1000;
+    ck_assert(energy_gpu_joules(g) < 0);
+    *reads = 0;
+    ck_assert_double_eq(energy_gpu_joules(g), 3.5);
+    *mj = 250;                                            /* the driver was loaded again */
+    ck_assert_double_eq(energy_gpu_joules(g), 3.75);
+    reporter_energy.close(g);
+    ck_assert_int_eq(*opened, 0);
+    ck_assert(!energy_of_gpus(2) && *opened == 0);        /* one of two is no sum */
+    *reads = 3;
+    ck_assert(!energy_of_gpus(1) && *opened == 0);
+    *reads = 0;
+    *begins = 9;
+    ck_assert(!energy_of_gpus(1) && *opened == 0);
+    ck_assert(!energy_of_gpus(0) && energy_gpu_joules(NULL) < 0);
+}
+END_TEST
+
+START_TEST(energy_without_the_counter_of_nvml)
+{
+    nvml_double("lacks");
+    ck_assert(!energy_of_gpus(1));
+}
+END_TEST
+
 START_TEST(silence_is_told_from_long_steps)
 {
     const uint64_t s = 1000000000;
@@ -488,6 +552,8 @@ int main(void)
     tcase_add_test(dir, run_directory_of_two_starts_goes_to_the_first);
     tcase_add_test(dir, run_directory_below_a_file_is_refused);
     tcase_add_test(dir, energy_of_packages);
+    tcase_add_test(dir, energy_of_gpus_by_nvml);
+    tcase_add_test(dir, energy_without_the_counter_of_nvml);
     tcase_add_loop_test(dir, other_scores_are_told, 0, 2);
     return suite_run("report", CK_FORK, pure, dir);
 }

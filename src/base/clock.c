@@ -13,6 +13,7 @@ uint64_t clock_ns(void) { return now(CLOCK_MONOTONIC); }
 uint64_t clock_thread_ns(void) { return now(CLOCK_THREAD_CPUTIME_ID); }
 uint64_t clock_process_ns(void) { return now(CLOCK_PROCESS_CPUTIME_ID); }
 
+int64_t clock_unix_ms(void) { return (int64_t)(now(CLOCK_REALTIME) / 1000000u); }
 int64_t clock_unix_s(void) { return (int64_t)(now(CLOCK_REALTIME) / 1000000000u); }
 
 char *clock_rfc3339(char buf[32])

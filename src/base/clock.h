@@ -10,8 +10,9 @@ uint64_t clock_process_ns(void);                          /* CPU time of all thr
 /* Wall-clock time as RFC 3339 UTC with milliseconds, for logs and metrics. Returns buf. */
 char *clock_rfc3339(char buf[32]);
 
-/* Seconds since 1970. */
+/* Seconds and milliseconds since 1970. */
 int64_t clock_unix_s(void);
+int64_t clock_unix_ms(void);
 
 /* Initialises a condition whose waits use monotonic time. Default conditions use the wall clock: a change of the clock
  * ends their waits too early or too late. */

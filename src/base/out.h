@@ -107,6 +107,10 @@ int out_records_open(struct out_records *r, int dir, const char *shown, const ch
 int out_records_append(struct out_records *r, int dir, const char *shown, const char *name, bool *had, struct err *e);
 /* Appends a record. Space is reserved for `last` records, so that a full disk can still record the end of a run. */
 int out_records_add(struct out_records *r, const void *p, size_t n, bool last, struct err *e);
+/* Removes the last lines while `drop` says so, up to the first line that it keeps. first: the line begins the file. Of
+ * a line of more than 4 KiB `drop` sees the end. 74. */
+typedef bool out_drop_fn(void *ctx, const char *line, bool first);
+int out_records_cut(struct out_records *r, out_drop_fn *drop, void *ctx, struct err *e);
 /* Continues in the file that has the name now, because a user renamed the old one; makes it if needed. 73: continues in
  * the old file. */
 int out_records_reopen(struct out_records *r, int dir, const char *name, struct err *e);

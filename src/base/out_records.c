@@ -52,6 +52,27 @@ int out_records_append(struct out_records *r, int dir, const char *shown, const 
     return 0;
 }
 
+int out_records_cut(struct out_records *r, out_drop_fn *drop, void *ctx, struct err *e)
+{
+    char piece[4097];
+    off_t end = (off_t)r->size, at = end;
+    while (end > 0) {
+        const size_t n = end < 4096 ? (size_t)end : 4096;
+        size_t from = n - 1;
+        if (pread(r->fd, piece, n, end - (off_t)n) != (ssize_t)n)
+            return err_set(e, E_IO, "%s: cannot be read", r->path);
+        piece[n] = 0;
+        while (from > 0 && piece[from - 1] != '\n') from--;
+        at = end - (off_t)(n - from);
+        if (!drop(ctx, piece + from, at == 0)) break;
+        end = at;
+    }
+    if (end == (off_t)r->size) return 0;
+    r->size = (uint64_t)end;
+    r->reserved = 0;
+    return ftruncate(r->fd, end) ? err_set(e, E_IO, "%s: %s", r->path, strerror(errno)) : 0;
+}
+
 /* Reserves blocks past the end of the file, if the file system can. */
 static int space_ahead(struct out_records *r, uint64_t end)
 {

@@ -134,6 +134,7 @@ struct conf {
     struct {
         enum when progress, control; int64_t log_every; bool tensorboard, csv; const char *metrics;
         int64_t metrics_every, stages_every;
+        struct conf_texts mllog;                        /* "KEY=VALUE" */
     } service;
     int32_t *line;                                      /* per row of the table: line in the file, or: */
 #define CONF_DEFAULT 0

@@ -420,6 +420,10 @@ const struct opt opt_table[] = {
              "waiting, evaluations"},
     {"service.csv", OPT_BOOL, AT(service.csv), "no",
      .text = "write the numbers of each step to metrics.csv in the run directory, a row per step"},
+    {"service.mllog", OPT_TEXTS, AT(service.mllog), NULL,
+     .text = "\"KEY=VALUE\": write mllog.txt to the run directory, as MLPerf's compliance checker reads it, with these "
+             "values beside those of the run: submission_org, submission_platform, submission_division, "
+             "submission_benchmark"},
     {"service.control", OPT_ENUM, AT(service.control), "auto", .words = WORDS_WHEN(WORD_TEXT),
      .text = "socket control.sock in the run directory for mpstagectl(1); auto trains without it, with a note, if "
              "the file system has no sockets"},

@@ -336,8 +336,9 @@ static void enum_print(const struct opt *o, int value, struct text *out)
 double conf_number(const struct conf *c, const char *key)
 {
     int i = opt_find(key, strlen(key));
-    assert(i >= 0 && (opt_table[i].type == OPT_REAL || opt_table[i].type == OPT_BOOL));
+    assert(i >= 0 && (opt_table[i].type == OPT_REAL || opt_table[i].type == OPT_INT || opt_table[i].type == OPT_BOOL));
     const void *at = field_const(c, i);
+    if (opt_table[i].type == OPT_INT) return (double)*(const int64_t *)at;
     return opt_table[i].type == OPT_BOOL ? *(const bool *)at : *(const double *)at;
 }
 

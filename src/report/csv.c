@@ -1,6 +1,5 @@
 /* RUN/metrics.csv (service.csv): a row for each step with the numbers of the event, for spreadsheets and data frames.
  * Where steps run again, after a resume or a roll-back, the rows of their first time are removed. */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -55,32 +54,16 @@ static int row_write(struct csv *c, struct err *e)
     return bad;
 }
 
-/* Where the last row begins, and its step; UINT64_MAX: it is no row. -1: it cannot be read. */
-static int last_row(const struct csv *c, off_t *at, uint64_t *step)
+static bool is_later(void *ctx, const char *row, bool first)
 {
-    char piece[4097];
-    size_t n = c->file.size < 4096 ? (size_t)c->file.size : 4096;
-    if (pread(c->file.fd, piece, n, (off_t)(c->file.size - n)) != (ssize_t)n || n == 0) return -1;
-    piece[n] = 0;
-    size_t from = n - 1;
-    while (from > 0 && piece[from - 1] != '\n') from--;
-    *at = (off_t)(c->file.size - n + from);
-    *step = piece[from] >= '0' && piece[from] <= '9' ? strtoull(piece + from, NULL, 10) : UINT64_MAX;
-    return 0;
+    const bool step = *row >= '0' && *row <= '9';
+    return !first && (!step || strtoull(row, NULL, 10) > *(const uint64_t *)ctx);
 }
 
 /* Removes the rows of later steps. */
 static int rows_cut(struct csv *c, uint64_t step, struct err *e)
 {
-    off_t at, end = (off_t)c->file.size;
-    uint64_t last = 0;
-    int bad = 0;
-    while (!(bad = last_row(c, &at, &last)) && at > 0 && last > step) c->file.size = (uint64_t)at;
-    if (end != (off_t)c->file.size) {
-        bad |= ftruncate(c->file.fd, (off_t)c->file.size);
-        c->file.reserved = 0;
-    }
-    return bad ? err_set(e, E_IO, "%s: %s", c->file.path, strerror(errno)) : 0;
+    return out_records_cut(&c->file, is_later, &step, e);
 }
 
 /* The file goes on only with the columns that it has. */

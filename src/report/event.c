@@ -123,6 +123,7 @@ done[] = {
     OF(reason, TEXT, "", "finished, stopped or patience (train.patience)"),
     OF(energy_joules, REAL, "J", "of the processor packages of rank 0's host during this process, with all that ran "
        "there; left out if not available, see MONITORING"),
+    OF(gpu_energy_joules, REAL, "J", "the same of this run's GPUs on that host"),
     OF(trained_samples, WHOLE, "", "of the whole run"), AS("total_seconds", SECONDS, ns, "s", "of this process"), {0}};
 
 const struct event_field event_stage[] = {

@@ -28,7 +28,7 @@ struct event {
     int64_t ranks, stage_count, planned_steps, trained_samples, tokens, targets, prompts, context;
     int64_t parameters, trained_parameters;
     double lr, grad_norm, samples_per_second, tokens_per_second, flops_per_second, mfu, perplexity, bits_per_byte;
-    double flops_per_token, energy_joules, seconds, factor, value, prefill_seconds, decode_seconds;
+    double flops_per_token, energy_joules, gpu_energy_joules, seconds, factor, value, prefill_seconds, decode_seconds;
     uint64_t ns;                                          /* how long it took */
     bool skipped, over, held;
     const char *text, *name, *who, *version, *time, *numerics, *plan, *nonfinite, *parameter, *file, *which, *reason;

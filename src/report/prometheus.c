@@ -225,6 +225,8 @@ static void put_energy(const struct page *p)
     struct energy *g = p->t->energy;
     if (energy_joules(g) > 0)
         for (int i = 0; i < g->n; i++) put_label(p, "domain", g->domain[i].name, (double)g->domain[i].uj * 1e-6);
+    if (energy_gpu_joules(g) > 0)
+        for (int i = 0; i < g->n_gpus; i++) put_label(p, "domain", g->gpu[i].uuid, (double)g->gpu[i].mj * 1e-3);
 }
 
 static void put_run(const struct page *p) { put_label(p, "name", p->t->job->conf->run.name, 1); }
@@ -356,7 +358,7 @@ static const struct { const char *name, *type, *help; void (*put)(const struct p
     {"mpstaged_rollbacks_total", "counter", "Roll-backs of this process to a checkpoint", put_rollbacks},
     {"mpstaged_heartbeat_age_seconds", "gauge", "Time since the last heartbeat of a stage's rank", put_heartbeat},
     {"mpstaged_energy_joules_total", "counter",
-     "Energy of the processor packages of rank 0's host; without a value: not available", put_energy},
+     "Energy of processor packages and of the run's GPUs on rank 0's host; without a value: not available", put_energy},
     {"process_cpu_seconds_total", "counter", "CPU time of rank 0", put_cpu},
     {"process_resident_memory_bytes", "gauge", "Resident memory of rank 0", put_resident},
     {"process_virtual_memory_bytes", "gauge", "Address space of rank 0", put_virtual},

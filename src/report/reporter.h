@@ -13,10 +13,11 @@
 #include "report/rundir.h"
 
 struct reporters;
-/* from: NULL, or the checkpoint from which the run continues */
+/* from: NULL, or the checkpoint from which the run continues. gpu: ids (be_ops.unit) of the devices on rank 0's host,
+ * each once. */
 struct report_run {
     const struct job *job; const struct rundir *dir; const struct ckpt *from; const struct terminal *screen;
-    bool one_process; struct reporters *all;
+    bool one_process; struct reporters *all; int n_gpus; const char (*gpu)[BE_ID];
 };
 /* All functions but on may be NULL. */
 struct reporter {

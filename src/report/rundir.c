@@ -24,6 +24,7 @@ enum { T = 1 << RUNDIR_TRAIN, E = 1 << RUNDIR_EVALUATE, P = 1 << RUNDIR_PROFILE 
 static const struct own { const char *name; unsigned use, result; mode_t kind; bool old; } owns[] = {
     {metrics, T | E, 0, S_IFREG, true},
     {"metrics.csv", T, 0, S_IFREG, true},
+    {"mllog.txt", T, 0, S_IFREG, true},
     {LIVE_SETTINGS_FILE, T, 0, S_IFREG, true},
     {CLASS_FILE, T, 0, S_IFREG, true},
     {weights, T, T, S_IFREG, false},

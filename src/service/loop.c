@@ -521,6 +521,7 @@ static int last_lines(struct loop *l, int code, const char *text, const char *su
     if (!bad && !code) {
         ev = (struct event){.kind = EVENT_DONE, .steps = (int64_t)l->steps, .trained_samples = (int64_t)l->samples,
                             .energy_joules = energy_joules(reporters_find(l->q.reporters, "energy")),
+                            .gpu_energy_joules = energy_gpu_joules(reporters_find(l->q.reporters, "energy")),
                             .reason = reason_of(l), .weights_hash = *l->hash ? l->hash : NULL,
                             .ns = clock_ns() - l->began};
         ev.json = ev.weights_hash ? json_pack("{s:o}", "weights_ranks", weights_ranks(l->q.job->pl)) : NULL;

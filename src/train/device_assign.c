@@ -49,12 +49,13 @@ static int seats_match(const struct setup *b, const struct seat *seat, struct er
                       b->world->rank, mine->backend, seat->backend, *mine->no_gpu ? mine->no_gpu : seat->no_gpu);
 }
 
-/* Sets b->shared, b->gpu and b->host. */
+/* Sets b->shared, b->gpu, b->host and b->ids. */
 static int seats_share(struct setup *b, const struct seat *seat, struct err *e)
 {
     int bad = 0, n = b->world->size;
     b->gpu = mem_alloc((size_t)n * sizeof *b->gpu);
     b->host = mem_alloc((size_t)n * sizeof *b->host);
+    b->ids = mem_alloc((size_t)n * sizeof *b->ids);
     for (int r = 0; r < n; r++) {
         b->gpu[r] = r;
         b->host[r] = seat[r].host;
@@ -68,6 +69,8 @@ static int seats_share(struct setup *b, const struct seat *seat, struct err *e)
                               "--allow-shared-gpu",
                               other, r, seat[r].unit, seat[r].id);
         }
+        if (*seat[r].id && b->gpu[r] == r && seat[r].host == seat->host)
+            memcpy(b->ids[b->n_ids++], seat[r].id, sizeof *b->ids);
     }
     return bad;
 }

@@ -265,7 +265,8 @@ static int create(struct setup *b, struct err *e)
     const struct ckpt *from = b->resume.found ? &b->resume.from : NULL;
     if (resume_rates(b, e)) return -1;
     if (!b->conf->run.evaluate && class_file_write(&b->dir, b->job.data[DS_TRAIN], e)) return -1;
-    struct report_run run = {&b->job, &b->dir, from, &b->screen, b->world->one_process, NULL};
+    struct report_run run = {&b->job, &b->dir, from, &b->screen, b->world->one_process, NULL, b->n_ids,
+                             (const char (*)[BE_ID])b->ids};
     if (reporters_open(reporter_list, &run, &b->reporters, e) || begin_tell(b, from, e)) return -1;
     if (rundir_sync(&b->dir, e)) return -1;
     if (b->conf->run.predict && predict_open(&b->job, &b->files.predictions, abort_code(), &b->predict, e)) return -1;
@@ -402,5 +403,6 @@ void setup_close(struct setup *b)
     class_names_free(&b->classes);
     free(b->gpu);
     free(b->host);
+    free(b->ids);
     free(b->cores);
 }

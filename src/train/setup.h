@@ -67,6 +67,7 @@ struct setup {
     int unit; char device[BE_ID];                    /* number of the device on this host; its name among all devices */
     bool shared;                                          /* ranks share a device */
     bool nccl;                                            /* the transport is nccl */
+    char (*ids)[BE_ID]; int n_ids;                       /* names of the devices on rank 0's host, each once */
     int *gpu, *host;                                     /* for each rank: the lowest rank on its device, on its host */
     struct cores *cores;                                  /* of ranks that compute on cores, during set-up */
     cpu_set_t spare;                                      /* from cores_spare: cores for reading samples */
