@@ -53,8 +53,9 @@ equal "what the run is" "$(for k in seed global_batch_size micro_batch_size grad
     eval_samples max_steps pipeline_parallelism opt_name opt_base_learning_rate opt_adamw_beta_1 cache_clear; do
     value one $k; done | tr '\n' ' ')" '7 16 4 4 160 32 12 2 "adamw" 0.01 0.9 false '
 equal "what the user says" "$(value one submission_org) $(value one submission_benchmark)" '"Example Lab" "llama31_8b"'
-equal "accuracies are those of evaluations" "$(value one eval_accuracy | awk '{ printf "%.9g ", $1 }')" \
-    "$(sed -n 's/.*"event":"evaluation".*"accuracy":\([^,]*\),.*/\1/p' one/metrics.jsonl | awk '{ printf "%.9g ", $1 }')"
+equal "accuracies are those of tests" "$(value one eval_accuracy | awk '{ printf "%.9g ", $1 }')" \
+    "$(sed -n 's/.*"event":"evaluation".*"accuracy":\([^,]*\),.*/\1/p' one/metrics.jsonl |
+        awk '{ printf "%.9g ", $1 }')"
 check "it ends well" grep -q '"run_stop".*"status":"success"' one/mllog.txt
 accepts one
 trains images threads -c run.conf \
@@ -90,10 +91,12 @@ check "a run that fails is aborted: $code" sh -c '[ "$1" -ne 0 ] && tail -n 1 "$
 job threads -c run.conf --run-dir one --evaluate
 job threads -c run.conf --run-dir plain -o 'service.mllog={}'
 check "without values there is no file" [ "$code" -eq 0 ] && [ ! -e plain/mllog.txt ]
+# refuses TEXT PATTERN LIST
+refuses() { refused "$1" 78 "$2" threads -c run.conf --run-dir no -o "service.mllog={$3}"; }
 for wrong in submission_org '=x' 'Org=x' 'submission_org='; do
-    refused "$wrong" 78 'service.mllog.* expected KEY=VALUE' threads -c run.conf --run-dir no -o "service.mllog={\"$wrong\"}"
+    refuses "$wrong" 'service.mllog.* expected KEY=VALUE' "\"$wrong\""
 done
-refused "what the run knows" 78 'the run itself writes seed' threads -c run.conf --run-dir no -o 'service.mllog={"seed=9"}'
-refused "an event" 78 'itself writes run_stop' threads -c run.conf --run-dir no -o 'service.mllog={"run_stop=9"}'
-refused "twice" 78 'a_b is given twice' threads -c run.conf --run-dir no -o 'service.mllog={"a_b=1", "a_b=2"}'
+refuses "what the run knows" 'the run itself writes seed' '"seed=9"'
+refuses "an event" 'itself writes run_stop' '"run_stop=9"'
+refuses "twice" 'a_b is given twice' '"a_b=1", "a_b=2"'
 tap_done

@@ -15,7 +15,7 @@ write_conf run.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/so
     train = "nan.npy" train_labels = "y.npy" test = "x.npy" test_labels = "y.npy"/
     s/steps = 3/steps = 8  evaluate_every = 5/; s/learning_rate = 0.1/learning_rate = 0.1 momentum = 0.9 \
     schedule = "step" milestones = {4, 6} nonfinite = "rollback"/
-    $a checkpoint { every_steps = 3  keep = 100 }\nservice { csv = yes }'
+    $a checkpoint { every_steps = 3  keep = 100 }\nservice { csv = yes  mllog = {"submission_org=a"} }'
 
 # numbers RUN: the losses of steps and evaluations, of those that were done again the last time
 numbers() {
@@ -41,6 +41,10 @@ check "an event says from where to where" grep -qx \
     '{"event":"rollback","step":5,"nonfinite":"loss","to":3,"position":100,"times":1}' one/metrics.jsonl
 check "steps behind the checkpoint are done again" [ "$(steps_of one)" = "1 2 3 4 5 4 5 6 7 8 " ]
 check "but have one row of metrics.csv" [ "$(sed 1d one/metrics.csv | cut -d, -f1 | tr '\n' ' ')" = "1 2 3 4 5 6 7 8 " ]
+marks='s/.*"key":"\(block_start\|eval_stop\|run_stop\)".*step_num":\([0-9]*\).*/\1 \2/p'
+check "and blocks of mllog.txt" [ "$(sed -n "$marks" one/mllog.txt | tr '\n' ' ')" = \
+    "block_start 0 eval_stop 5 block_start 5 eval_stop 8 run_stop 8 " ]
+check "in which all samples count" grep -q '"run_stop".*"samples_count":200,' one/mllog.txt
 check "the others are lost time" sh -c '"$1" report one | grep -q "roll-backs: 1; steps lost: 2,"' sh "$mpstagectl"
 check "the one that failed is said to have updated nothing" [ "$(grep -c '"skipped":true' one/metrics.jsonl)" -eq 1 ]
 check "nothing else is told of it: no evaluation, no skip" [ "$(events evaluation one) $(events skip one)" = "2 0" ]
