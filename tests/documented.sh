@@ -485,8 +485,8 @@ keys() {
         { event = $0; sub(/^\{"event":"/, "", event); sub(/".*/, "", event); if (n[FILENAME, event]++ > 20) next
             s = $0; i = 1; value(event, 0) }' ./*/metrics.jsonl | grep -v ' event$' | LC_ALL=C sort -u
 }
-# The page is made of the table of events (event.c), which man/gen prints as such lines.
-"$build/man/gen" events | grep -v "$unseen" >"$aside/page-all"
+# The page is made of the table of events (event.c), which man/gen prints as such lines. Energy of GPUs: energy.sh.
+"$build/man/gen" events | grep -v -e "$unseen" -e '^done gpu_energy_joules$' >"$aside/page-all"
 cut -d' ' -f1 "$aside/page-all" | grep -vx stage | LC_ALL=C sort -u >"$aside/page-events"
 cat ./*/metrics.jsonl | sed 's/^{"event":"\([a-z_]*\)".*/\1/' | LC_ALL=C sort -u >"$aside/seen-events"
 section mpstaged.8 METRICS | sed -n 's/^\.It Cm //p' | LC_ALL=C sort -u >"$aside/page-words"
