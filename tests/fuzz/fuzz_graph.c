@@ -4,6 +4,7 @@
 #include <string.h>
 #include "../graph_eval.h"
 #include "depth.h"
+#include "round_trip.h"
 
 static void must(bool right) { if (!right) abort(); }
 
@@ -11,20 +12,6 @@ static void error_check(const struct err *e)
 {
     must(e->code == E_DATA && !strncmp(e->text, "fuzz.graph:", 11));
     for (const char *s = e->text; *s; s++) must((unsigned char)*s >= 0x20);
-}
-
-static void round_trip(const struct graph *g)
-{
-    struct err e = {0};
-    struct text first = {0}, second = {0};
-    graph_print(g, &first);
-    struct graph *again = graph_parse("printed.graph", first.s, first.n, &e);
-    must(again != NULL);
-    graph_print(again, &second);
-    must(first.n == second.n && !memcmp(first.s, second.s, second.n));
-    text_free(&first);
-    text_free(&second);
-    graph_free(again);
 }
 
 static void summaries(const struct graph *g)

@@ -3,20 +3,7 @@
 #include "kept_file.h"
 #include "model/graph_int.h"
 #include "model/onnx/onnx.h"
-
-static void round_trip(const struct graph *g)
-{
-    struct err e = {0};
-    struct text first = {0}, second = {0};
-    graph_print(g, &first);
-    struct graph *again = graph_parse("printed.graph", first.s, first.n, &e);
-    must(again != NULL);
-    graph_print(again, &second);
-    must(first.n == second.n && !memcmp(first.s, second.s, second.n));
-    text_free(&first);
-    text_free(&second);
-    graph_free(again);
-}
+#include "round_trip.h"
 
 static void build(const char *path, bool predicts)
 {

@@ -11,7 +11,7 @@
 enum onnx_type { ONNX_F32 = 1, ONNX_U8, ONNX_I8, ONNX_I32 = 6, ONNX_I64, ONNX_BOOL = 9, ONNX_F16, ONNX_F64,
                  ONNX_BF16 = 16 };
 
-struct onnx_file { const char *path; struct arena *mem; Onnx__Model *model; struct name_table tensors; };
+struct onnx_file { const char *path; struct arena *mem; Onnx__Model *model; };
 /* 65 also for a file without a graph or with dimensions that do not fit. The caller closes it. */
 struct onnx_file *onnx_file_open(const char *path, struct err *e);
 void onnx_file_close(struct onnx_file *f);

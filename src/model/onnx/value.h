@@ -38,7 +38,7 @@ struct value {
     /* V_VIEW. wide: of tokens, an integer tensor */
     int tensor; double scale; bool wide;
     /* the others. code: of a function, or a part of a norm */
-    int code, size; double k, k2; bool centred; struct value *a, *b, *mask;
+    int code, size; double k, k2; bool centred; struct value *a, *b;
 };
 
 struct import {
