@@ -9,7 +9,7 @@ static void build(const char *path, bool predicts)
 {
     struct err e = {0}, other = {0};
     struct graph_builder *b = graph_begin("net", NULL);
-    const struct onnx_ask ask = {{3, {3, 8, 8}}, predicts, 1 << 16};
+    const struct onnx_ask ask = {{3, {3, 8, 8}}, predicts, 1 << 12};
     struct onnx_net net = {-1, -1};
     b->predicts = predicts;
     if (onnx_build(b, path, &ask, &net, &e)) {
