@@ -1,5 +1,6 @@
 /* A walk over a line of JSON. */
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include "history.h"
@@ -9,7 +10,7 @@ struct json_place { const char *at, *end; int depth, element; scan_take *take; v
 
 static bool space_skip(struct json_place *p)
 {
-    while (p->at < p->end && strchr(" \t\r", *p->at) && *p->at) p->at++;
+    while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' || *p->at == '\r')) p->at++;
     return p->at < p->end;
 }
 
@@ -23,11 +24,13 @@ static bool sign_skip(struct json_place *p, char c)
 static bool string_skip(struct json_place *p, const char **from, size_t *n)
 {
     if (!sign_skip(p, '"')) return false;
-    for (*from = p->at; p->at < p->end && *p->at != '"'; p->at++) {
-        if ((unsigned char)*p->at < 0x20) return false;
-        if (*p->at == '\\') p->at++;
+    const char *at = *from = p->at;
+    for (; at < p->end && *at != '"'; at++) {
+        if ((unsigned char)*at < 0x20) return false;
+        if (*at == '\\') at++;
     }
-    *n = (size_t)(p->at - *from);
+    *n = (size_t)(at - *from);
+    p->at = at;
     return sign_skip(p, '"');
 }
 
@@ -39,10 +42,30 @@ static bool word_skip(struct json_place *p, const char *word)
     return true;
 }
 
+/* A number of few digits and without an exponent, as most are: a quotient of two numbers that a double holds is rounded
+ * as strtod rounds it. NULL: another number. */
+static const char *plain_number(const char *at, const char *end, double *x)
+{
+    enum { DIGITS = 15 };
+    int64_t whole = 0, under = 1;
+    int digits = 0;
+    bool point = false;
+    for (; at < end && digits <= DIGITS; at++) {
+        if (*at == '.' && !point && digits) point = true;
+        else if (*at >= '0' && *at <= '9') whole = whole * 10 + (*at - '0'), digits++, under *= point ? 10 : 1;
+        else break;
+    }
+    if (!digits || digits > DIGITS || (at < end && (*at == 'e' || *at == 'E'))) return NULL;
+    *x = (double)whole / (double)under;
+    return at;
+}
+
 static bool number_skip(struct json_place *p, double *x)
 {
+    const char *plain = plain_number(p->at, p->end, x);
     char *end;
-    if (word_skip(p, "null")) *x = NAN;
+    if (plain) p->at = plain;
+    else if (word_skip(p, "null")) *x = NAN;
     else if (word_skip(p, "true")) *x = 1;
     else if (word_skip(p, "false")) *x = 0;
     else {
