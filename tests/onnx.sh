@@ -60,6 +60,29 @@ for n in layers norms vit decoder attention; do
     check "$n: written as ONNX after training, and read again: the same outputs" cmp -s trained.npy back.npy
 done
 
+# ---- other ways to say them ------------------------------------------------------------------------------------------
+net layers
+sed -e '/^weight se/s/x1x1//' -e 's/^const flat.*/&\nconst pic 4 0 -1 1 1/' -e 's/^l = Add/l = Sum/' \
+    -e 's/^g = Conv(f, \(.*\)/fr = Reshape(f, flat)\ng = Gemm(fr, \1 transB=1/' -e 's/HardSigmoid(i)/HardSigmoid(ir)/' \
+    -e 's/^i = Conv\(.*\)/i = Gemm\1 transB=1\nir = Reshape(i, pic)/' "$texts/layers.txt" >"$aside/other.txt"
+"$tool" make "$aside/other.txt" net.onnx
+job threads -c net.conf $kind --predict other.npy
+[ "$code" -eq 0 ] || why
+near "gates of linear layers, a sum of two" layers other.npy
+# Norms whose bias is zero, and without one: as an operator, and in parts.
+for n in norms:ln.bias vit:ln1.bias; do
+    net ${n%:*}
+    for to in same without; do
+        sed "s/^weight ${n#*:} /zeros ${n#*:} /" "$texts/${n%:*}.txt" >"$aside/other.txt"
+        [ $to = same ] ||
+            sed -i "s/ = Add(\(.*\), ${n#*:})/ = Identity(\1)/; s/, ${n#*:}//" "$aside/other.txt"
+        "$tool" make "$aside/other.txt" net.onnx
+        job threads -c net.conf $kind --predict $to.npy
+        [ "$code" -eq 0 ] || why
+    done
+    check "$n: the same without it" cmp -s same.npy without.npy
+done
+
 # ---- names, freezing, weights of another file ------------------------------------------------------------------------
 net layers
 names() { tail -c +9 "$1" | tr -d '\0' | grep -ao '"[a-z][a-z0-9_.]*":{"dtype' | sed 's/"//; s/".*//' | sort; }

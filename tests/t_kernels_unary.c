@@ -178,7 +178,9 @@ static void layer_norm(const char *example, enum ktype type, bool acc)
     struct rig_op o;
     rig_op_open(&o, "layer_norm", example, type, 5);
     int64_t c = o.channels, points = o.points, rows = 5 * points;
-    const struct k_layer_norm k = {type, rows, (int)c, layer_norm_eps(o.node), o.c.param[0], o.c.param[1]};
+    const bool biased = layer_norm_biased(o.node);
+    const struct k_layer_norm k = {type, rows, (int)c, layer_norm_eps(o.node), o.c.param[0],
+                                   biased ? o.c.param[1] : NULL};
     size_t n = (size_t)(rows * c), room = k_layer_norm_work(rows, (int)c) / 4;
     void *x = rig_last(type, o.c.in[0], 5, c, points), *y = rig_new(type, n),
          *gy = rig_last(type, o.c.gout, 5, c, points);
@@ -193,8 +195,9 @@ static void layer_norm(const char *example, enum ktype type, bool acc)
     float *gp[2];
     void *work = rig_new(K_F32, room);
     for (int i = 0; i < 2; i++) gp[i] = rig_place(K_F32, old, acc, 1, c, 1);
-    OK(k_layer_norm_weights(NULL, &k, &(struct k_layer_norm_grad){x, gy, saved, gp[0], gp[1], acc, work}));
-    for (int i = 0; i < 2; i++) rig_check(K_F32, gp[i], o.c.pgrad[i], acc ? old : NULL, 1, c, 1, 16);
+    OK(k_layer_norm_weights(NULL, &k, &(struct k_layer_norm_grad){x, gy, saved, gp[0], biased ? gp[1] : NULL, acc,
+                                                                 work}));
+    for (int i = 0; i < 1 + biased; i++) rig_check(K_F32, gp[i], o.c.pgrad[i], acc ? old : NULL, 1, c, 1, 16);
     rig_guard(K_F32, work, room);
     free(x), free(gy), free(saved), free(old), free(work);
     rig_op_close(&o);

@@ -50,7 +50,7 @@ static void row_write(const struct be *b, bool half, void *p, int64_t at, int64_
 /* rows: of a call; each has `heads` parts of `width` channels with a mean of their own. copy: of three parts for each
  * thread, `line` floats apart. */
 struct row_norm_kernel {
-    struct be_kernel base; struct rms_norm r; bool centred, half; double *sums; float *copy; int64_t line;
+    struct be_kernel base; struct rms_norm r; bool centred, biased, half; double *sums; float *copy; int64_t line;
 };
 struct row_norm_call { const struct be *b; const struct row_norm_kernel *k; const struct be_call *c; };
 
@@ -65,7 +65,8 @@ static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, s
 {
     struct row_norm_kernel *k = kernel_new(like, sizeof *k);
     const struct extent d = extent_of(b->g, like->node->out, like->key.samples);
-    k->centred = like->node->n_param > 1;
+    k->centred = !strcmp(like->node->op->name, "layer_norm");
+    k->biased = like->node->n_param > 1;
     k->r = k->centred ? (struct rms_norm){d.n, 1, d.c, d.points, layer_norm_eps(like->node)}
                       : rms_norm_of(b->g, like->node, like->key.samples);
     const size_t width = (size_t)k->r.width;
@@ -104,7 +105,7 @@ static void norm_forward_part(const void *data, int thread, int64_t from, int64_
     const struct row_norm_kernel *k = n->k;
     const struct be *b = n->b;
     const struct be_call *c = n->c;
-    struct vec_row v = {.n = k->r.width, .w = c->param[0], .b = k->centred ? c->param[1] : NULL, .centred = k->centred};
+    struct vec_row v = {.n = k->r.width, .w = c->param[0], .b = k->biased ? c->param[1] : NULL, .centred = k->centred};
     for (int64_t row = from; row < to; row++)
         for (int64_t h = 0; h < k->r.heads; h++) {
             const struct norm_at at = norm_at(&k->r, row, h);
@@ -170,7 +171,7 @@ static void norm_weights_part(const void *data, int thread, int64_t from, int64_
             b->vec->row_norm_weights(&v, gw, gb);
         }
     sum_store(c->pgrad[0], k->sums, first, end, c->pgrad_acc);
-    if (gb) sum_store(c->pgrad[1], k->sums + k->r.width, first, end, c->pgrad_acc);
+    if (k->biased) sum_store(c->pgrad[1], k->sums + k->r.width, first, end, c->pgrad_acc);
 }
 
 static int norm_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)

@@ -66,10 +66,12 @@ static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, s
 static int layer_norm_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct k_shape s = shape_of(b, k->k->out, c->n);
-    const struct k_layer_norm n = {s.type, s.n * s.points, s.c, layer_norm_eps(k->node), c->param[0], c->param[1]};
+    const bool biased = layer_norm_biased(k->node);
+    const struct k_layer_norm n = {s.type, s.n * s.points, s.c, layer_norm_eps(k->node), c->param[0],
+                                   biased ? c->param[1] : NULL};
     const struct k_grad g = grad_of(c, 0);
     const struct k_layer_norm_grad w = {.x = c->in[0], .gy = c->gout, .saved = c->saved, .gw = c->pgrad[0],
-                                        .gb = c->pgrad[1], .acc = c->pgrad_acc, .work = c->work};
+                                        .gb = biased ? c->pgrad[1] : NULL, .acc = c->pgrad_acc, .work = c->work};
     int status = is_forward(k)                       ? k_layer_norm(b->stream, &n, c->in[0], c->out, c->saved)
                  : k->key.phase == PH_BWD_WEIGHTS ? k_layer_norm_weights(b->stream, &n, &w)
                                                   : k_layer_norm_back(b->stream, &n, c->in[0], &g, c->saved);

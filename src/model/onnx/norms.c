@@ -111,7 +111,7 @@ static int layer_norm(struct import *m, struct value *x, double eps, struct valu
 {
     char attrs[48];
     const int t = channels_of(m, x, x->at.n - 1);
-    snprintf(attrs, sizeof attrs, "eps=%.9g", eps);
+    snprintf(attrs, sizeof attrs, "eps=%.9g%s", eps, b ? "" : " bias=no");
     const int y = t < 0 ? -1 : emit_norm(m, "layer_norm", attrs, t, w, b);
     if (y < 0) return -1;
     *out = value_view(m, y, &x->at);
@@ -145,7 +145,7 @@ static int last_axis(struct import *m, struct value *x)
 int import_layer_norm(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     if (need_view(m, in[0]) || last_axis(m, in[0])) return -1;
-    if (!is_fixed(in[1]) || !is_fixed(in[2])) return import_fail(m, "its weights are not known");
+    if (!is_fixed(in[1]) || (in[2] && !is_fixed(in[2]))) return import_fail(m, "its weights are not known");
     return layer_norm(m, in[0], attr_real(m, "epsilon", 1e-5), in[1], in[2], out);
 }
 
@@ -235,6 +235,16 @@ static int scaled(struct import *m, struct value *v, struct value *w, struct val
     next(m, v, v->code == N_LAYER ? N_SCALED : N_GROUP_SCALED, &v->at, out);
     (*out)->b = w;
     return 1;
+}
+
+int norm_view(struct import *m, struct value *v)
+{
+    struct value *y;
+    if (v->code != N_SCALED) return import_fail(m, "part of a norm that has no counterpart");
+    if (layer_norm(m, v->a, v->k, v->b, NULL, &y)) return -1;
+    y->name = v->name, y->uses = v->uses;
+    *v = *y;
+    return 0;
 }
 
 int norm_binary(struct import *m, char sign, struct value *a, struct value *b, struct value **out)

@@ -341,6 +341,14 @@ int import_add(struct import *m, struct value **in, int n_in, struct value **out
     return need_view(m, a) ? -1 : positions(m, a, b, out);
 }
 
+int import_sum(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    *out = in[0];
+    for (int i = 1; i < n_in; i++)
+        if (import_add(m, (struct value *[]){*out, in[i]}, 2, out, n_out)) return -1;
+    return 0;
+}
+
 int import_sub(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     double k;

@@ -303,7 +303,7 @@ int need_view(struct import *m, struct value *v)
     case V_FUNCTION: return function_view(m, v);
     case V_PRODUCT: return product_view(m, v);
     case V_FIXED: return import_fail(m, "known numbers where it needs an activation");
-    case V_NORM: return import_fail(m, "part of a norm that has no counterpart");
+    case V_NORM: return norm_view(m, v);
     default: return import_fail(m, "part of an attention or a rotation that has no counterpart");
     }
 }

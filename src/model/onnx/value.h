@@ -116,10 +116,11 @@ int function_make(struct import *m, int code, struct value *a, struct value *b, 
 int function_code(const char *op);                      /* -1: it is none */
 int function_view(struct import *m, struct value *v);   /* need_view for V_FUNCTION */
 bool function_is_square(const struct value *v, const struct value **x);
-import_op import_function, import_add, import_sub, import_mul, import_div, import_pow, import_clip;
+import_op import_function, import_add, import_sum, import_sub, import_mul, import_div, import_pow, import_clip;
 /* norms.c */
 import_op import_reduce_mean, import_global_mean, import_layer_norm, import_rms_norm, import_instance_norm;
 import_op import_group_norm;
+int norm_view(struct import *m, struct value *v);       /* need_view for V_NORM: a layer norm without a bias */
 /* What becomes of parts of a norm by + - * / (b), their square (2), root (r), inverse (i) or inverse root (I). 1: done;
  * 0: a and b are no such parts; -1: the error is set. */
 int norm_binary(struct import *m, char sign, struct value *a, struct value *b, struct value **out);

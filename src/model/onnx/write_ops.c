@@ -122,7 +122,7 @@ static void batch_norm(struct onnx_writer *w)
 
 static void layer_norm(struct onnx_writer *w)
 {
-    writer_end(w, "LayerNormalization", INPUTS(w->in[0], writer_param(w, 0), writer_param(w, 1)),
+    writer_end(w, "LayerNormalization", INPUTS(w->in[0], writer_param(w, 0), bias(w)),
                ATTRS(A_NUMBER("axis", -1), A_FLOAT("epsilon", node_attr(w->node, "eps")->r)));
 }
 
@@ -333,7 +333,17 @@ static void sum(struct onnx_writer *w)
     for (int i = 1; i < w->node->n_in - 1; i++) x = step2(w, "Add", x, w->in[i]);
     end2(w, "Add", x, w->in[w->node->n_in - 1]);
 }
-static void multiply(struct onnx_writer *w) { end2(w, "Mul", w->in[0], w->in[1]); }
+
+static void multiply(struct onnx_writer *w)
+{
+    const int n = writer_shape(w)->n;
+    int64_t dim[MAX_DIMS + 1] = {0};
+    const char *factors = w->in[1];
+    for (int i = 1; i <= n; i++) dim[i] = 1;
+    dim[w->last ? n : 1] = -1;
+    if (w->g->tensor[w->node->in[1]].shape.n < n) factors = reshape(w, factors, n + 1, dim);
+    end2(w, "Mul", w->in[0], factors);
+}
 
 static const char *const *inputs_all(struct onnx_writer *w)
 {

@@ -4,4 +4,5 @@
 #define OPS_LAYER_NORM_H
 #include "model/op.h"
 static inline double layer_norm_eps(const struct node *n) { return n->attr[0].r; }
+static inline bool layer_norm_biased(const struct node *n) { return n->attr[1].i[0] != 0; }
 #endif

@@ -1,14 +1,15 @@
 /* Layer norm (Ba and others 2016): y = (x - mean) / sqrt(var + eps) * weight + bias over the channels of each point, as
- * torch.nn.LayerNorm(channels) with channels last. The variance is the biased one. */
+ * torch.nn.LayerNorm(channels, bias=...) with channels last. The variance is the biased one. */
 #include <math.h>
 #include "model/ops/layer_norm.h"
 #include "model/ops/tile.h"
 
-static const struct attr_kind attrs[] = {{"eps", A_REAL, 1e-5, 1e-12, 1, "added to the variance"}, {NULL}};
+static const struct attr_kind attrs[] = {
+    {"eps", A_REAL, 1e-5, 1e-12, 1, "added to the variance"}, {"bias", A_BOOL, 1, 0, 1, "add a bias"}, {NULL}};
 
 static int layer_norm_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
-    f->n_param = 2;
+    f->n_param = layer_norm_biased(n) ? 2 : 1;
     f->param[0] = (struct infer_param){"weight", {1, {in[0]->d[0]}}, INIT_ONE};
     f->param[1] = (struct infer_param){"bias", {1, {in[0]->d[0]}}};
     return 0;
@@ -38,7 +39,7 @@ static void tile_sum(const struct extent *d, const float *x, int some, const dou
 static void layer_norm_forward(const struct op_call *call)
 {
     const struct extent d = extent_out(call);
-    const float *w = call->param[0], *b = call->param[1];
+    const float *w = call->param[0], *b = layer_norm_biased(call->node) ? call->param[1] : NULL;
     const double eps = layer_norm_eps(call->node);
     for (int64_t n = 0; n < d.n; n++)
         for (int64_t p = 0; p < d.points; p += TILE) {
@@ -56,7 +57,7 @@ static void layer_norm_forward(const struct op_call *call)
             }
             for (int64_t c = 0; c < d.c; c++)
                 for (int i = 0; i < some; i++)
-                    y[c * d.points + i] = (float)((x[c * d.points + i] - mean[i]) * inv[i] * w[c] + b[c]);
+                    y[c * d.points + i] = (float)((x[c * d.points + i] - mean[i]) * inv[i] * w[c] + (b ? b[c] : 0));
         }
 }
 
@@ -104,11 +105,11 @@ static void layer_norm_backward_weights(const struct op_call *call)
             }
         }
         if (call->pgrad[0]) ((float *)call->pgrad[0])[c] = (float)dot;
-        if (call->pgrad[1]) ((float *)call->pgrad[1])[c] = (float)sum;
+        if (layer_norm_biased(call->node) && call->pgrad[1]) ((float *)call->pgrad[1])[c] = (float)sum;
     }
 }
 
-static const char *const examples[] = {"6", "16x3x3", "5x40 eps=0.01", "7x2x2x2", "24x35", NULL};
+static const char *const examples[] = {"6", "16x3x3", "5x40 eps=0.01", "7x2x2x2", "24x35", "9x5 bias=no", NULL};
 const struct op_kind op_layer_norm = {
     .name = "layer_norm",
     .text = "normalisation over the channels of each point",

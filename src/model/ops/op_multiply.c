@@ -1,11 +1,11 @@
 /* Product of two tensors, element by element. The second may have one point per channel, which then multiplies all
- * points of the channel, as in squeeze and excitation: CxHxW times Cx1x1. */
+ * points of the channel, as in squeeze and excitation: CxHxW times Cx1x1, or times C. */
 #include "model/ops/multiply.h"
 
 static int multiply_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     char a[96], b[96];
-    bool fits = in[0]->n == in[1]->n && in[0]->n > 0 && in[0]->d[0] == in[1]->d[0];
+    bool fits = in[0]->n > 0 && (in[1]->n == in[0]->n || in[1]->n == 1) && in[0]->d[0] == in[1]->d[0];
     bool each = fits && shape_count(in[1]) == in[1]->d[0];
     if (!each && !shape_equal(in[0], in[1]))
         return err_set(e, E_CONF, "factors differ: %s and %s; the second may have one point a channel",
@@ -37,7 +37,7 @@ static void multiply_backward_data(const struct op_call *c)
     }
 }
 
-static const char *const examples[] = {"6 + 6", "16x3x3 + 16x3x3", "16x3x3 + 16x1x1", "5x4x2 + 5x1x1",
+static const char *const examples[] = {"6 + 6", "16x3x3 + 16x3x3", "16x3x3 + 16x1x1", "5x4x2 + 5x1x1", "16x3x3 + 16",
                                        "3x2x3x2 + 3x1x1x1", "6 + =0", "16x3x3 + =0", "5x4x2 + =0", "16x1x1 + =0", NULL};
 const struct op_kind op_multiply = {
     .name = "multiply",
