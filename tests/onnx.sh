@@ -64,11 +64,14 @@ done
 net layers
 sed -e '/^weight se/s/x1x1//' -e 's/^const flat.*/&\nconst pic 4 0 -1 1 1/' -e 's/^l = Add/l = Sum/' \
     -e 's/^g = Conv(f, \(.*\)/fr = Reshape(f, flat)\ng = Gemm(fr, \1 transB=1/' -e 's/HardSigmoid(i)/HardSigmoid(ir)/' \
-    -e 's/^i = Conv\(.*\)/i = Gemm\1 transB=1\nir = Reshape(i, pic)/' "$texts/layers.txt" >"$aside/other.txt"
+    -e 's/^i = Conv\(.*\)/i = Gemm\1 transB=1\nir = Reshape(i, pic)/' \
+    -e 's/^const flat/const each 3 8 1 1\n&/' \
+    -e 's/^a = Conv\(.*\), c1.bias\(.*\)/c1b = Reshape(c1.bias, each)\na0 = Conv\1\2\na = Add(c1b, a0)/' \
+    "$texts/layers.txt" >"$aside/other.txt"
 "$tool" make "$aside/other.txt" net.onnx
 job threads -c net.conf $kind --predict other.npy
 [ "$code" -eq 0 ] || why
-near "gates of linear layers, a sum of two" layers other.npy
+near "gates of linear layers, a bias by itself, a sum of two" layers other.npy
 # Norms whose bias is zero, and without one: as an operator, and in parts.
 for n in norms:ln.bias vit:ln1.bias; do
     net ${n%:*}

@@ -23,7 +23,7 @@ int import_fail(struct import *m, const char *fmt, ...)
 
 /* ---- values by name ---------------------------------------------------------------------------------------------- */
 
-static struct value *named(struct import *m, const char *name)
+struct value *value_named(const struct import *m, const char *name)
 {
     const int k = name_table_find(&m->named, name);
     return k < 0 ? NULL : m->value.v[k];
@@ -41,7 +41,7 @@ static void initializers(struct import *m)
     const Onnx__Graph *g = m->file->model->graph;
     for (size_t i = 0; i < g->n_initializer; i++) {
         const Onnx__Tensor *t = g->initializer[i];
-        if (!t->name || named(m, t->name)) continue;
+        if (!t->name || value_named(m, t->name)) continue;
         struct value *v = arena_alloc(m->file->mem, sizeof *v);
         *v = (struct value){.kind = V_FIXED, .tensor = -1, .scale = 1, .from = t, .whole = !onnx_floats(t)};
         v->at = axes_of((int)t->n_dims, t->dims);
@@ -108,7 +108,7 @@ static int inputs(struct import *m)
     const Onnx__Graph *g = m->file->model->graph;
     int n = 0;
     for (size_t i = 0; i < g->n_input; i++) {
-        if (!g->input[i]->name || named(m, g->input[i]->name)) continue;    /* old files list weights, too */
+        if (!g->input[i]->name || value_named(m, g->input[i]->name)) continue;    /* old files list weights, too */
         if (n++) return import_fail(m, "more than one input");
         if (input_add(m, g->input[i])) return -1;
     }
@@ -150,7 +150,8 @@ static int node_add(struct import *m, const Onnx__Node *n)
     if (n->n_input > IN_MOST || n->n_output > OUT_MOST || !n->n_output) return import_fail(m, "its inputs or outputs");
     for (size_t i = 0; i < n->n_input; i++) {
         if (!*n->input[i]) continue;
-        if (!(in[i] = named(m, n->input[i]))) return import_fail(m, "its input %.80s does not exist", n->input[i]);
+        in[i] = value_named(m, n->input[i]);
+        if (!in[i]) return import_fail(m, "its input %.80s does not exist", n->input[i]);
         known &= is_fixed(in[i]);
     }
     const int needs = r->needs == ALL && n->n_input ? (int)n->n_input : r->needs == ALL ? 1 : r->needs;
@@ -161,7 +162,7 @@ static int node_add(struct import *m, const Onnx__Node *n)
     for (size_t i = 0; i < n->n_output; i++) {
         if (!*n->output[i] || !out[i]) continue;
         if (size_check(m, out[i])) return -1;
-        if (named(m, n->output[i])) return import_fail(m, "its output %.80s exists already", n->output[i]);
+        if (value_named(m, n->output[i])) return import_fail(m, "its output %.80s exists already", n->output[i]);
         name_value(m, n->output[i], out[i]);
     }
     const int64_t most = m->ask->most ? m->ask->most : ONNX_KNOWN;
@@ -202,7 +203,7 @@ static int nodes(struct import *m, const char *output)
         if (!needed[i]) continue;
         bad = node_add(m, x);
         for (size_t k = 0; k < x->n_output && !bad; k++) {
-            struct value *v = named(m, x->output[k]);
+            struct value *v = value_named(m, x->output[k]);
             const int at = name_table_find(&uses, x->output[k]);
             if (v && at >= 0) v->uses += count[at];
         }
@@ -296,7 +297,7 @@ static int build(struct import *m, struct onnx_net *net)
     if (!g->n_output || !g->output[0]->name) return import_fail(m, "it has no output");
     initializers(m);
     if (inputs(m) || nodes(m, g->output[0]->name)) return -1;
-    struct value *v = named(m, g->output[0]->name);
+    struct value *v = value_named(m, g->output[0]->name);
     return v ? output(m, v, net) : import_fail(m, "no node computes its output");
 }
 

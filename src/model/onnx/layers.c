@@ -82,11 +82,34 @@ static int one_input(struct import *m, const char *op, const char *attrs, struct
     return 0;
 }
 
+/* The Add that alone reads this node's output, if it adds a known number to each of the channels; else NULL. */
+static const Onnx__Node *bias_find(const struct import *m, int n, int64_t channels, struct value **bias)
+{
+    const Onnx__Graph *g = m->file->model->graph;
+    const char *name = m->node->output[0];
+    const Onnx__Node *reader = NULL;
+    struct value *w = NULL;
+    int readers = !strcmp(g->output[0]->name, name);
+    for (size_t i = 0; i < g->n_node; i++)
+        for (size_t k = 0; k < g->node[i]->n_input; k++) {
+            if (strcmp(g->node[i]->input[k], name)) continue;
+            readers++;
+            reader = g->node[i];
+            w = reader->n_input == 2 ? value_named(m, reader->input[1 - k]) : NULL;
+        }
+    if (readers != 1 || !reader || !reader->op_type || strcmp(reader->op_type, "Add") || !w || !is_fixed(w) ||
+        w->at.n < n - 1 || !axes_along(&w->at, n, 1) || axes_count(&w->at) != channels) return NULL;
+    *bias = w;
+    return reader;
+}
+
 static int import_conv(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     char attrs[300] = "";
     struct windows w;
-    const bool turned = !strcmp(m->node->op_type, "ConvTranspose"), bias = n_in > 2 && in[2];
+    const bool turned = !strcmp(m->node->op_type, "ConvTranspose");
+    struct value *bias = n_in > 2 ? in[2] : NULL;
+    const Onnx__Node *added = NULL;
     const int64_t groups = attr_int(m, "group", 1);
     if (!is_fixed(in[1])) return import_fail(m, "its weight is not known");
     if (need_view(m, in[0]) || windows_of(m, &in[0]->at, &in[1]->at, &w)) return -1;
@@ -94,8 +117,10 @@ static int import_conv(struct import *m, struct value **in, int n_in, struct val
     if (in[1]->at.n < 3 || in[1]->at.n > MAX_DIMS) return import_fail(m, "a weight of %d dimensions", in[1]->at.n);
     const int t = spatial(m, in[0]);
     if (t < 0) return -1;
-    snprintf(attrs, sizeof attrs, "channels=%lld groups=%lld bias=%s",
-             (long long)(turned ? in[1]->at.d[1] * groups : in[1]->at.d[0]), (long long)groups, bias ? "yes" : "no");
+    const int64_t channels = turned ? in[1]->at.d[1] * groups : in[1]->at.d[0];
+    if (!bias) added = bias_find(m, in[1]->at.n, channels, &bias);
+    snprintf(attrs, sizeof attrs, "channels=%lld groups=%lld bias=%s", (long long)channels, (long long)groups,
+             bias ? "yes" : "no");
     dims_add(attrs, sizeof attrs, "kernel", w.kernel, w.n);
     dims_add(attrs, sizeof attrs, "stride", w.stride, w.n);
     dims_add(attrs, sizeof attrs, "padding", w.pad, w.n);
@@ -107,11 +132,12 @@ static int import_conv(struct import *m, struct value **in, int n_in, struct val
     }
     const char *name = node_name(m, in[1]);
     const int y = emit(m, turned ? "conv_transpose" : "conv", name, attrs, t);
-    if (y < 0 || take_weight(m, in[1], name, 0) || (bias && !is_fixed(in[2])) ||
-        (bias && take_weight(m, in[2], name, 1)))
+    if (y < 0 || take_weight(m, in[1], name, 0) || (bias && !is_fixed(bias)) ||
+        (bias && take_weight(m, bias, name, 1)))
         return m->e->code ? -1 : import_fail(m, "its bias is not known");
     const struct axes at = natural(m, y);
     *out = value_view(m, y, &at);
+    (*out)->added = added;
     return 0;
 }
 
@@ -222,6 +248,6 @@ const struct import_row import_layers[] = {
     {"GroupNormalization", import_group_norm, 3}, {"MatMul", import_matmul, 2}, {"Gemm", import_gemm, 2},
     {"Softmax", import_softmax, 1}, {"Attention", import_attention, 3}, {"Where", import_where, 3},
     {"IsNaN", import_is_nan, 1}, {"Add", import_add, 2}, {"Sum", import_sum, ALL}, {"Sub", import_sub, 2},
-    {"Mul", import_mul, 2}, {"Div", import_div, 2}, {"Pow", import_pow, 2}, {"Clip", import_clip, 1}, {"Min", import_clip, ALL},
-    {"Max", import_clip, ALL},
+    {"Mul", import_mul, 2}, {"Div", import_div, 2}, {"Pow", import_pow, 2}, {"Clip", import_clip, 1},
+    {"Min", import_clip, ALL}, {"Max", import_clip, ALL},
     {NULL, NULL, 0}};

@@ -326,6 +326,7 @@ int import_add(struct import *m, struct value **in, int n_in, struct value **out
 {
     struct value *a = is_fixed(in[0]) ? in[1] : in[0], *b = is_fixed(in[0]) ? in[0] : in[1];
     double k;
+    if (a->added == m->node) { *out = a; return 0; }
     int is = norm_binary(m, '+', a, b, out);
     if (!is) is = scores_binary(m, '+', a, b, out);
     if (!is) is = rotary_add(m, a, b, out);

@@ -35,8 +35,8 @@ struct value {
      * read when somebody asks; row: in the order of the axes. whole: integers or truth values. constant: of a node
      * Constant, and never trained */
     const Onnx__Tensor *from; double *c, *row; int64_t count; bool whole, constant;
-    /* V_VIEW. wide: of tokens, an integer tensor */
-    int tensor; double scale; bool wide;
+    /* V_VIEW. wide: of tokens, an integer tensor. added: the Add whose known numbers it has already, as a bias */
+    int tensor; double scale; bool wide; const Onnx__Node *added;
     /* the others. code: of a function, or a part of a norm */
     int code, size; double k, k2; bool centred; struct value *a, *b;
 };
@@ -74,6 +74,7 @@ int axis_of(struct import *m, const struct axes *a, int64_t axis);
 /* ---- making values. Each is in the import's memory --------------------------------------------------------------- */
 struct value *value_fixed(struct import *m, int n, const int64_t *d, bool whole);       /* zeros */
 struct value *value_view(struct import *m, int tensor, const struct axes *at);
+struct value *value_named(const struct import *m, const char *name);               /* NULL: there is none */
 struct value *value_again(struct import *m, const struct value *v, const struct axes *at);
 /* The numbers of a known value in the order of its axes. Not to be freed. NULL: the error is set. */
 const double *fixed_numbers(struct import *m, struct value *v);
