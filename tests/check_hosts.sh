@@ -21,7 +21,7 @@ if unshare -ru true 2>/dev/null; then
     check "a long name of a host loses its middle" \
         test "$(grep -c '^   [0-2]  ip-10-0-0-1\.\.\.te\.internal ' "$aside/out")" -eq 3
     check "and rows have 80 columns at most" test "$(rows 1) $(rows 0) $(longest <"$aside/out")" = "2 1 80"
-else skip "no other name for this host"; fi
+else skip "a host with a long name" "unshare is not permitted"; fi
 for p in $(cases fp32 bf16); do
     job 2 -c toy.conf --check-hosts=0.1 --precision "$p"
     check "two processes in $p: a row for each" test "$(rows 1) $(rows 0)" = "1 1"
@@ -53,7 +53,8 @@ copies() {
     refused "$@" -c toy.conf --check-hosts=0.1
     unset LD_PRELOAD
 }
-if grep -q 'define SANITIZED 1' "$build/config.h"; then skip "sanitizers come first in a process"
+if grep -q 'define SANITIZED 1' "$build/config.h"; then
+    skip "memory that gives back other bytes" "sanitizers come first in a process"
 else
     copies "memory of the only rank" 80 'rank 0: its memory gives back other bytes' threads --stages 1
     export MPSTAGED_FLIP_RANK=1

@@ -17,7 +17,7 @@ run() {
 ctl() { "$mpstagectl" "$@" >"$aside/said" 2>&1; }
 step_of() { "$mpstagectl" "$1" status --json 2>/dev/null | sed -n 's/.*"step": *\([0-9]*\).*/\1/p'; }
 # paused DIR STEP OPTIONS...: begins a run and stops it behind that step, but before step $late; $pid. Once more where
-# the machine was too busy for that.
+# the machine was too busy for that. Behind step 500 the first checkpoint is complete.
 late=2800
 paused() {
     paused_dir=$1 paused_step=$2; shift 2
@@ -28,7 +28,12 @@ paused() {
             kill -0 "$pid" 2>/dev/null || break
             sleep 0.02
         done
-        if ctl "$paused_dir" pause && step=$(step_of "$paused_dir") && [ "${step:-$late}" -lt $late ]; then return 0; fi
+        if ctl "$paused_dir" pause && step=$(step_of "$paused_dir") && [ "${step:-$late}" -lt $late ]; then
+            for _ in $(seq 1000); do
+                [ "$paused_step" -gt 500 ] && ! ls -d "$paused_dir"/checkpoints/step-*[0-9] >/dev/null 2>&1 || return 0
+                sleep 0.02
+            done
+        fi
         gone
         rm -rf "$paused_dir"
     done
