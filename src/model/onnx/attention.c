@@ -121,6 +121,9 @@ static int attention(struct import *m, struct value *p, struct value *v, struct 
     int64_t heads[3], kv[3];
     const int n = p->a->at.n, w = v->at.n;
     if (n < 2 || p->b->at.n < 2 || w < 2) return import_fail(m, "it has no points and channels");
+    if (p->a->at.sample > n - 2 || v->at.sample > w - 2 || !axes_aligned(&p->a->at, &p->b->at) ||
+        !axes_aligned(&p->a->at, &v->at))
+        return import_fail(m, "its samples lie along its points or channels");
     if (heads_of(m, p->a, n - 2, n - 1, &heads[0], &kv[0], &part[0]) ||
         heads_of(m, p->b, p->b->at.n - 1, p->b->at.n - 2, &heads[1], &kv[1], &part[1]) ||
         heads_of(m, v, w - 2, w - 1, &heads[2], &kv[2], &part[2])) return -1;
@@ -261,9 +264,11 @@ int import_attention(struct import *m, struct value **in, int n_in, struct value
     for (int i = 0; i < 3; i++) {
         if (need_view(m, in[i])) return -1;
         struct axes at = in[i]->at, four;
+        if (at.sample > 1) return import_fail(m, "samples are not its first dimension");
         if (at.n == 3 && heads[i] > 0) {
             const int64_t d[] = {at.d[0], at.d[1], heads[i], at.d[2] / heads[i]};
-            if (!axes_reshape(&at, 4, d, &four)) return import_fail(m, "its heads do not divide the channels");
+            if (!axes_reshape(&at, 4, d, &four) || !axes_sample(&at, &four, 0))
+                return import_fail(m, "its heads do not divide the channels");
             at = four;
             at.d[1] = four.d[2], at.stride[1] = four.stride[2];
             at.d[2] = four.d[1], at.stride[2] = four.stride[1];
@@ -295,7 +300,8 @@ int import_attention(struct import *m, struct value **in, int n_in, struct value
     if (attention(m, all, part[2], out)) return -1;
     if (in[0]->at.n == 4) return 0;
     at = (*out)->at;                                     /* back to three dimensions */
-    const struct axes a = {3, {at.d[0], at.d[2], at.d[1] * at.d[3]}, {0, at.stride[2], at.stride[3]}, {1, 1, 1}, 0};
+    const struct axes a = {3, {at.d[0], at.d[2], at.d[1] * at.d[3]}, {0, at.stride[2], at.stride[3]}, {1, 1, 1}, 0,
+                           at.sample, 1};
     (*out)->at = a;
     return 0;
 }

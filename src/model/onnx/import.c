@@ -95,7 +95,9 @@ static int input_add(struct import *m, const Onnx__Value *x)
     const int t = graph_input(m->b, tokens ? "tokens" : "input", ROLE_SAMPLE, &s, tokens ? I64 : F32);
     if (t < 0) return import_fail(m, "%s", m->b->e.text);
     if (tokens) m->tokens = t;
-    const struct axes at = axes_of(n + 1, dims);
+    struct axes at = axes_of(n + 1, dims);
+    m->open = batch->value_case != ONNX__DIMENSION__VALUE_DIM_VALUE;
+    at.sample = m->open, at.outer = 1;
     struct value *v = value_view(m, t, &at);
     if (size_check(m, v)) return -1;
     v->wide = tokens;
@@ -136,9 +138,26 @@ static bool of_standard(const Onnx__Node *n)
     return !n->domain || !*n->domain || !strcmp(n->domain, "ai.onnx");
 }
 
+enum { IN_MOST = 64, OUT_MOST = 16 };
+
+/* Computes known values once more, with two samples. */
+static int twins(struct import *m, import_op *f, struct value **in, struct value **out)
+{
+    struct value *in2[IN_MOST] = {NULL}, *out2[OUT_MOST] = {NULL};
+    const int n_in = (int)m->node->n_input, n_out = (int)m->node->n_output;
+    bool any = false;
+    for (int i = 0; i < n_in; i++) {
+        in2[i] = in[i] && in[i]->twin ? in[i]->twin : in[i];
+        any |= in2[i] != in[i];
+    }
+    if (!any) return 0;
+    if (f(m, in2, n_in, out2, n_out)) return -1;
+    for (int i = 0; i < n_out; i++) if (out[i]) out[i]->twin = out2[i];
+    return 0;
+}
+
 static int node_add(struct import *m, const Onnx__Node *n)
 {
-    enum { IN_MOST = 64, OUT_MOST = 16 };
     struct value *in[IN_MOST] = {NULL}, *out[OUT_MOST] = {NULL};
     bool known = true;
     m->node = n;
@@ -159,6 +178,7 @@ static int node_add(struct import *m, const Onnx__Node *n)
     if (known && fold_knows(n->op_type) && n->n_input && strcmp(n->op_type, "Gather")) f = import_fold;
     if (!f) return import_fail(m, "there is no counterpart of this operator but for known numbers");
     if (f(m, in, (int)n->n_input, out, (int)n->n_output)) return import_fail(m, "%s", m->b->e.text);
+    if (known && twins(m, f, in, out)) return import_fail(m, "%s", m->b->e.text);
     for (size_t i = 0; i < n->n_output; i++) {
         if (!*n->output[i] || !out[i]) continue;
         if (size_check(m, out[i])) return -1;
@@ -271,6 +291,8 @@ static int output(struct import *m, struct value *v, struct onnx_net *net)
     }
     net->output = whole_of(m, v);
     if (net->output < 0) return -1;
+    if (v->at.sample && (v->at.sample > 1 || v->at.outer > 1))
+        return import_fail(m, "samples are not the first dimension of its output");
     const struct shape *s = &m->b->tensor.v[net->output].shape;
     const int64_t points = shape_count(s) / s->d[0];
     for (int i = 0; i < v->at.n; i++)                    /* channels among each other, and points */

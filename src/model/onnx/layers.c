@@ -62,7 +62,9 @@ static struct axes natural(struct import *m, int tensor)
     const struct shape *s = &m->b->tensor.v[tensor].shape;
     int64_t d[MAX_DIMS + 1] = {1};
     for (int i = 0; i < s->n; i++) d[i + 1] = s->d[i];
-    return axes_of(s->n + 1, d);
+    struct axes at = axes_of(s->n + 1, d);
+    at.sample = m->open, at.outer = 1;
+    return at;
 }
 
 static int spatial(struct import *m, struct value *v)

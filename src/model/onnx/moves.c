@@ -10,12 +10,16 @@ static bool is_part(const struct value *v)
 
 static int movable(struct import *m, struct value *v) { return is_fixed(v) ? 0 : need_view(m, v); }
 
-static int reshaped(struct import *m, struct value *v, int n, const int64_t *d, struct value **out)
+static const char apart[] = "it does not keep samples apart; a file with one sample, dimension 0, may";
+
+/* sample: the axis that the samples then lie along. */
+static int reshaped(struct import *m, struct value *v, int n, const int64_t *d, int sample, struct value **out)
 {
     struct axes at;
     if (!is_part(v) && movable(m, v)) return -1;
     if (n > RANK) return import_fail(m, "more than %d dimensions", RANK);
     if (axes_reshape(&v->at, n, d, &at)) {
+        if (!axes_sample(&v->at, &at, sample)) return import_fail(m, "%s", apart);
         *out = value_again(m, v, &at);
         return 0;
     }
@@ -63,18 +67,28 @@ static int import_cast_like(struct import *m, struct value **in, int n_in, struc
 
 static int import_reshape(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
-    int64_t d[RANK], known = 1;
+    int64_t d[RANK], two[RANK], known = 1, all = 1;
+    const struct axes *a = &in[0]->at;
     const int n = ints_of(m, "shape", n_in > 1 ? in[1] : NULL, d);
-    int open = -1;
-    if (n < 0) return import_fail(m, "its shape is not known");
+    int open = -1, sample = -1;
+    if (n < 0 || twins_of(m, "shape", n_in > 1 ? in[1] : NULL, two) != n)
+        return import_fail(m, "its shape is not known");
     for (int i = 0; i < n; i++) {
-        if (!d[i] && !attr_int(m, "allowzero", 0) && i < in[0]->at.n) d[i] = in[0]->at.d[i];
+        if (!d[i] && !attr_int(m, "allowzero", 0) && i < a->n)
+            d[i] = a->d[i], two[i] = d[i] * (1 + (a->sample == i + 1));
         if (d[i] == -1) open = i;
         else if (d[i] < 1 || __builtin_mul_overflow(known, d[i], &known))
             return import_fail(m, "dimension %d of its shape is %lld", i, (long long)d[i]);
     }
-    if (open >= 0) d[open] = axes_count(&in[0]->at) / known;
-    return reshaped(m, in[0], n, d, out);
+    if (open >= 0) d[open] = axes_count(a) / known;
+    for (int i = 0; i < n; i++) if (i != open && __builtin_mul_overflow(all, two[i], &all)) all = 0;
+    if (open >= 0) two[open] = all > 0 ? 2 * axes_count(a) / all : 0;
+    for (int i = 0; i < n; i++) {
+        if (two[i] == d[i]) continue;
+        if (a->sample && (sample >= 0 || two[i] != 2 * d[i])) return import_fail(m, "%s", apart);
+        sample = i;
+    }
+    return reshaped(m, in[0], n, d, sample, out);
 }
 
 static int import_flatten(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
@@ -83,7 +97,7 @@ static int import_flatten(struct import *m, struct value **in, int n_in, struct 
     if (axis < 0) axis += in[0]->at.n;
     if (axis < 0 || axis > in[0]->at.n) return import_fail(m, "there is no such axis");
     for (int i = 0; i < in[0]->at.n; i++) d[i >= axis] *= in[0]->at.d[i];
-    return reshaped(m, in[0], 2, d, out);
+    return reshaped(m, in[0], 2, d, in[0]->at.sample > axis, out);
 }
 
 static int import_transpose(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
@@ -99,6 +113,7 @@ static int import_transpose(struct import *m, struct value **in, int n_in, struc
         if (perm[i] < 0 || perm[i] >= n || used[perm[i]]) return import_fail(m, "perm is no permutation");
         used[perm[i]] = true;
         at.d[i] = in[0]->at.d[perm[i]], at.stride[i] = in[0]->at.stride[perm[i]], at.rep[i] = in[0]->at.rep[perm[i]];
+        if (in[0]->at.sample == perm[i] + 1) at.sample = i + 1;
     }
     *out = value_again(m, in[0], &at);
     return 0;
@@ -109,6 +124,7 @@ static int import_unsqueeze(struct import *m, struct value **in, int n_in, struc
     int64_t axes[RANK], d[RANK];
     const int more = ints_of(m, "axes", n_in > 1 ? in[1] : NULL, axes), n = in[0]->at.n + more;
     bool one[RANK] = {false};
+    int sample = -1;
     if (more < 0 || n > RANK) return import_fail(m, "its axes are not known, or too many");
     for (int i = 0; i < more; i++) {
         const int64_t at = axes[i] < 0 ? axes[i] + n : axes[i];
@@ -118,8 +134,9 @@ static int import_unsqueeze(struct import *m, struct value **in, int n_in, struc
     for (int i = 0, k = 0; i < n; i++) {
         if (!one[i] && k == in[0]->at.n) return import_fail(m, "an axis is named twice");
         d[i] = one[i] ? 1 : in[0]->at.d[k++];
+        if (!one[i] && in[0]->at.sample == k) sample = i;
     }
-    return reshaped(m, in[0], n, d, out);
+    return reshaped(m, in[0], n, d, sample, out);
 }
 
 static int import_squeeze(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
@@ -128,16 +145,20 @@ static int import_squeeze(struct import *m, struct value **in, int n_in, struct 
     const bool all = !attribute(m, "axes") && n_in < 2;
     const int less = all ? 0 : ints_of(m, "axes", n_in > 1 ? in[1] : NULL, axes);
     bool gone[RANK] = {false};
-    int n = 0;
+    int n = 0, sample = -1;
     if (less < 0) return import_fail(m, "its axes are not known");
     for (int i = 0; i < less; i++) {
         const int at = axis_of(m, &in[0]->at, axes[i]);
         if (at < 0) return -1;
         gone[at] = true;
     }
-    for (int i = 0; i < in[0]->at.n; i++)
-        if (!(all ? in[0]->at.d[i] == 1 : gone[i])) d[n++] = in[0]->at.d[i];
-    return reshaped(m, in[0], n, d, out);
+    for (int i = 0; i < in[0]->at.n; i++) {
+        const bool of_samples = in[0]->at.sample == i + 1;
+        if (all ? in[0]->at.d[i] == 1 && !of_samples : gone[i]) continue;
+        if (of_samples) sample = n;
+        d[n++] = in[0]->at.d[i];
+    }
+    return reshaped(m, in[0], n, d, sample, out);
 }
 
 /* Elements [from, from + count * step) of an axis. */
@@ -152,12 +173,13 @@ static struct value *part(struct import *m, const struct value *v, int axis, int
 
 static int part_check(struct import *m, const struct value *v, int axis)
 {
+    if (v->at.sample == axis + 1) return import_fail(m, "it takes some of the samples");
     return v->at.rep[axis] == 1 ? 0 : import_fail(m, "it takes part of what was repeated");
 }
 
 static int import_slice(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
-    int64_t start[RANK], end[RANK], axes[RANK], step[RANK];
+    int64_t start[RANK], end[RANK], two[RANK], axes[RANK], step[RANK];
     const int n = ints_of(m, "starts", n_in > 1 ? in[1] : NULL, start),
               ends = ints_of(m, "ends", n_in > 2 ? in[2] : NULL, end);
     if (movable(m, in[0])) return -1;
@@ -165,12 +187,15 @@ static int import_slice(struct import *m, struct value **in, int n_in, struct va
     for (int i = 0; i < RANK; i++) axes[i] = i, step[i] = 1;
     const bool axes_said = attribute(m, "axes") || (n_in > 3 && in[3]), step_said = n_in > 4 && in[4];
     if ((axes_said && ints_of(m, "axes", n_in > 3 ? in[3] : NULL, axes) != n) ||
-        (step_said && ints_of(m, NULL, in[4], step) != n) || n < 0 || ends != n)
+        (step_said && ints_of(m, NULL, in[4], step) != n) || n < 0 || ends != n ||
+        twins_of(m, "ends", n_in > 2 ? in[2] : NULL, two) != n)
         return import_fail(m, "where it begins and ends is not known");
     for (int i = 0; i < n; i++) {
         const int axis = axis_of(m, &v->at, axes[i]);
-        if (axis < 0 || part_check(m, v, axis)) return -1;
+        if (axis < 0) return -1;
         const int64_t d = v->at.d[axis];
+        if (v->at.sample == axis + 1 && !start[i] && step[i] == 1 && two[i] >= 2 * d) continue;      /* all samples */
+        if (part_check(m, v, axis)) return -1;
         if (step[i] == -1 && is_fixed(v) && (start[i] == -1 || start[i] >= d - 1) && end[i] < -d) {
             v = part(m, v, axis, d - 1, d, -1);          /* all of it, backwards */
             continue;
@@ -220,6 +245,8 @@ static int import_expand(struct import *m, struct value **in, int n_in, struct v
         at.d[i] = has == 1 ? wants : has;
         at.stride[i] = of < 0 || has != at.d[i] ? 0 : a->stride[of];
         at.rep[i] = of < 0 || has != at.d[i] ? 1 : a->rep[of];
+        if (of >= 0 && a->sample == of + 1) at.sample = i + 1, at.outer = a->outer;
+        if (at.sample == i + 1 && has != at.d[i]) return import_fail(m, "it repeats samples");
     }
     *out = value_again(m, in[0], &at);
     return 0;
@@ -254,6 +281,10 @@ static int import_shape(struct import *m, struct value **in, int n_in, struct va
     to = to < from ? from : to > n ? n : to;
     *out = value_fixed(m, 1, (int64_t[]){to - from}, true);
     for (int64_t i = from; i < to; i++) (*out)->c[i - from] = (double)in[0]->at.d[i];
+    if (in[0]->at.sample <= from || in[0]->at.sample > to) return 0;
+    (*out)->twin = value_fixed(m, 1, (int64_t[]){to - from}, true);
+    for (int64_t i = from; i < to; i++)
+        (*out)->twin->c[i - from] = (double)(in[0]->at.d[i] * (1 + (in[0]->at.sample == i + 1)));
     return 0;
 }
 
@@ -308,6 +339,7 @@ static int import_gather(struct import *m, struct value **in, int n_in, struct v
     for (int i = 0; i < v->at.n; i++) {
         for (int k = 0; i == axis && k < idx.n; k++)
             at.d[at.n] = idx.d[k], at.rep[at.n] = 1, at.stride[at.n++] = idx.stride[k] * v->at.stride[axis];
+        if (i != axis && v->at.sample == i + 1) at.sample = at.n + 1, at.outer = v->at.outer;
         if (i != axis) at.d[at.n] = v->at.d[i], at.rep[at.n] = v->at.rep[i], at.stride[at.n++] = v->at.stride[i];
     }
     *out = value_again(m, v, &at);
@@ -345,6 +377,9 @@ static int import_concat(struct import *m, struct value **in, int n_in, struct v
     if (axis < 0) return -1;
     for (int i = 0; i < n_in; i++) known &= is_fixed(in[i]);
     if (known) return import_fold(m, in, n_in, out, n_out);
+    for (int i = 0; i < n_in; i++)
+        if (in[i]->at.sample == axis + 1) return import_fail(m, "it joins samples");
+    if (n_in == 1) { *out = in[0]; return 0; }
     const int rotated = rotary_concat(m, in, n_in, axis, out);
     if (rotated) return rotated < 0 ? -1 : 0;
     if (n_in == 2 && is_fixed(in[0]) && need_view(m, in[1])) return -1;
@@ -357,7 +392,8 @@ static int import_concat(struct import *m, struct value **in, int n_in, struct v
         if ((n.in[i] = channels_of(m, in[i], axis)) < 0) return -1;
         const int64_t d = i ? at.d[axis] + in[i]->at.d[axis] : in[i]->at.d[axis];
         const struct axes one = axes_with(&in[0]->at, axis, 2), other = axes_with(&in[i]->at, axis, 2);
-        if (!axes_same(&one, &other)) return import_fail(m, "it joins tensors of different orders");
+        if (!axes_same(&one, &other) || !axes_aligned(&one, &other))
+            return import_fail(m, "it joins tensors of different orders");
         at = axes_with(&in[i]->at, axis, d);
     }
     n.name = node_name(m, NULL);                         /* behind the nodes that its inputs needed */

@@ -22,9 +22,10 @@ static bool same_view(const struct value *a, const struct value *b)
 
 static struct axes reduced(const struct axes *at, const bool *gone, bool keep)
 {
-    struct axes a = {.offset = at->offset};
+    struct axes a = {.offset = at->offset, .outer = at->outer};
     for (int i = 0; i < at->n; i++) {
         if (gone[i] && !keep) continue;
+        if (at->sample == i + 1) a.sample = a.n + 1;
         a.d[a.n] = gone[i] ? 1 : at->d[i];
         a.stride[a.n] = gone[i] ? 0 : at->stride[i];
         a.rep[a.n++] = at->rep[i];
@@ -65,7 +66,7 @@ int import_reduce_mean(struct import *m, struct value **in, int n_in, struct val
         if (at < 0) return -1;
         gone[at] = true;
     }
-    if (gone[0] && v->at.n > 1) return import_fail(m, "a mean over samples");
+    if (v->at.sample && gone[v->at.sample - 1]) return import_fail(m, "a mean over samples");
     const bool of_last = n == 1 && gone[last];
     if (of_last && keep && function_is_square(v, &x)) {
         *out = norm_part(m, N_MEANSQ, v, value_again(m, x, &x->at));
@@ -126,7 +127,7 @@ static int rms_norm(struct import *m, struct value *x, double eps, struct value 
     if (t < 0) return -1;
     const struct shape *s = &m->b->tensor.v[t].shape;
     const int64_t c = s->d[0], points = shape_count(s) / c, width = x->at.d[last];
-    if (c % width || (width > 1 && x->at.stride[last] != points))
+    if (c % width || (width > 1 && x->at.stride[last] != points) || x->at.sample == x->at.n)
         return import_fail(m, "its last axis is neither the channels nor those of a head");
     snprintf(attrs, sizeof attrs, "eps=%.9g heads=%lld", eps, (long long)(c / width));
     const int y = emit_norm(m, "rms_norm", attrs, t, w, NULL);
@@ -173,7 +174,7 @@ static int of_channels(struct import *m, struct value **in, int n_in, int64_t gr
 int import_instance_norm(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     if (need_view(m, in[0])) return -1;
-    if (is_fixed(in[1]) && in[0]->at.n == 3) {          /* groups of channels as channels: a group norm */
+    if (is_fixed(in[1]) && in[0]->at.n == 3 && in[0]->at.sample < 2) {    /* groups as channels: a group norm */
         const struct shape *s = &m->b->tensor.v[in[0]->tensor].shape;
         const double *w = fixed_numbers(m, in[1]), *b = is_fixed(in[2]) ? fixed_numbers(m, in[2]) : NULL;
         bool plain = w && b && in[0]->at.d[1] < s->d[0] && s->d[0] % in[0]->at.d[1] == 0;

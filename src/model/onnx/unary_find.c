@@ -212,6 +212,7 @@ static int two_views(struct import *m, enum code code, struct value *a, struct v
     if (y < 0) return -1;
     const struct shape s = m->b->tensor.v[x].shape, t = m->b->tensor.v[y].shape;
     if (!axes_fit(&a->at, &b->at)) return import_fail(m, "its operands do not fit each other");
+    if (!axes_aligned(&a->at, &b->at)) return import_fail(m, "it joins different samples");
     const bool all = axes_same(&a->at, &b->at);
     if (!all && code != C_MUL) return import_fail(m, "its operands differ in their dimensions or their order");
     if (all && !shape_equal(&s, &t)) {                   /* the same elements in other dimensions of space */

@@ -20,6 +20,24 @@ int64_t axes_count(const struct axes *a)
     return n;
 }
 
+bool axes_sample(const struct axes *from, struct axes *to, int axis)
+{
+    int64_t before = from->outer, of = 1;
+    to->sample = 0;
+    if (!from->sample) return true;
+    if (axis < 0) return false;
+    for (int i = 0; i < from->sample - 1; i++) before *= from->d[i];
+    for (int i = 0; i < axis; i++) of *= to->d[i];
+    to->sample = axis + 1;
+    to->outer = before / of;
+    return before % of == 0 && to->d[axis] % to->outer == 0;
+}
+
+bool axes_aligned(const struct axes *a, const struct axes *b)
+{
+    return !a->sample || !b->sample || (a->n - a->sample == b->n - b->sample && a->outer == b->outer);
+}
+
 static struct axes without_ones(const struct axes *a)
 {
     struct axes b = {.offset = a->offset};
@@ -87,7 +105,7 @@ bool axes_same(const struct axes *x, const struct axes *y)
 
 bool axes_equal(const struct axes *a, const struct axes *b)
 {
-    bool same = a->n == b->n && axes_same(a, b);
+    bool same = a->n == b->n && axes_same(a, b) && axes_aligned(a, b);
     for (int i = 0; same && i < a->n; i++) same = a->d[i] == b->d[i];
     return same;
 }
@@ -369,6 +387,7 @@ int channels_of(struct import *m, struct value *v, int axis)
 {
     const int t = whole_of(m, v);
     if (t < 0) return -1;
+    if (v->at.sample == axis + 1) return import_fail(m, "it computes across samples");
     const struct shape *s = shape_of(m, t);
     const int64_t all = shape_count(s), c = v->at.d[axis];
     if (c == s->d[0] && (c == 1 || v->at.stride[axis] == all / c)) return t;
@@ -431,4 +450,9 @@ int ints_of(struct import *m, const char *name, struct value *v, int64_t out[RAN
     if (!c) return -1;
     for (int64_t i = 0; i < n; i++) out[i] = integer_of(c[i]);
     return (int)n;
+}
+
+int twins_of(struct import *m, const char *name, struct value *v, int64_t out[RANK])
+{
+    return ints_of(m, name, v && v->twin ? v->twin : v, out);
 }

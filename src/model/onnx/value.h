@@ -6,8 +6,10 @@
 enum { RANK = 8, FOLD_MOST = 1 << 22 };                 /* dimensions; elements of a value that is computed here */
 
 /* A way to look at elements that lie in a row: index i of axis k is `rep[k]` times each of the numbers
- * offset + stride[k] * (i / rep[k]). */
-struct axes { int n; int64_t d[RANK], stride[RANK], rep[RANK], offset; };
+ * offset + stride[k] * (i / rep[k]).
+ * All numbers are of one sample. sample: with any number of samples axis sample - 1 has that many times the elements,
+ * of which `outer` are counted before the sample changes; 0: of known numbers, and where a file has one sample. */
+struct axes { int n; int64_t d[RANK], stride[RANK], rep[RANK], offset; int sample; int64_t outer; };
 
 enum value_kind {
     V_NONE,
@@ -35,6 +37,7 @@ struct value {
      * read when somebody asks; row: in the order of the axes. whole: integers or truth values. constant: of a node
      * Constant, and never trained */
     const Onnx__Tensor *from; double *c, *row; int64_t count; bool whole, constant;
+    struct value *twin;                                 /* what it is with two samples; NULL: the same */
     /* V_VIEW. wide: of tokens, an integer tensor. added: the Add whose known numbers it has already, as a bias */
     int tensor; double scale; bool wide; const Onnx__Node *added;
     /* the others. code: of a function, or a part of a norm */
@@ -51,6 +54,7 @@ struct import {
     struct name_table bases; VEC(int) last;             /* of names: how often */
     int64_t opset, folded;                              /* folded: numbers that were computed */
     int tokens, positions;                              /* tensors of a decoder; -1: none */
+    bool open;                                          /* any number of samples */
     struct err *e;
 };
 
@@ -64,6 +68,10 @@ int64_t axes_count(const struct axes *a);
 bool axes_reshape(const struct axes *a, int n, const int64_t *d, struct axes *out);
 bool axes_same(const struct axes *a, const struct axes *b);        /* without dimensions of 1 */
 bool axes_equal(const struct axes *a, const struct axes *b);       /* with them */
+/* Gives `to`, which has the elements of `from` in the same order, its samples along that axis. False: they lie
+ * elsewhere among the elements. */
+bool axes_sample(const struct axes *from, struct axes *to, int axis);
+bool axes_aligned(const struct axes *a, const struct axes *b);     /* samples lie along the same axis */
 /* Whether a, of the last of n dimensions, has more than one element along this axis alone. */
 bool axes_along(const struct axes *a, int n, int axis);
 /* Whether the dimensions are equal, or those of b 1 or missing in front. */
@@ -105,7 +113,9 @@ int64_t attr_int(const struct import *m, const char *name, int64_t otherwise);
 double attr_real(const struct import *m, const char *name, double otherwise);
 const char *attr_word(struct import *m, const char *name, const char *otherwise);
 int64_t integer_of(double x);                           /* of a known number; 0 for none, and at most 9e18 */
-/* Numbers of an attribute, or of a known input (v may be NULL). Returns how many; -1: neither, or too many. */
+/* Numbers of an attribute, or of a known input (v may be NULL). Returns how many; -1: neither, or too many.
+ * twins_of: with two samples */
+int twins_of(struct import *m, const char *name, struct value *v, int64_t out[RANK]);
 int ints_of(struct import *m, const char *name, struct value *v, int64_t out[RANK]);
 
 /* ---- families of operators; each returns -1 with the error set --------------------------------------------------- */
