@@ -113,7 +113,23 @@ net_of() {
     "$tool" make "$aside/of.txt" net.onnx
 }
 "$tool" data x.npy 2x4x6x6
-"$tool" data y.npy 2x4 
+"$tool" data y.npy 2x4
+# takes TEXT LINE...: a network of these lines has the outputs of the first one that was taken
+takes() {
+    takes_text=$1; shift
+    net_of "$@" 'p = GlobalAveragePool(m)' 'y = Flatten(p)'
+    job threads -c net.conf -o data.labels=vector -o train.loss=mse --predict taken.npy
+    [ "$code" -eq 0 ] || why
+    [ -e first.npy ] || cp taken.npy first.npy
+    check "$takes_text" cmp -s taken.npy first.npy
+}
+c='c = Conv(x, w) pads=[1,1,1,1]' g='g = GlobalAveragePool(c)' s='s = Sigmoid(g)' m='m = Mul(c, s)'
+takes "a gate" "$c" "$g" "$s" "$m"
+takes "a gate for each point" "$c" "$g" "$s" 'e = Shape(c)' 'f = Expand(s, e)' 'm = Mul(f, c)'
+takes "a bias of zeros" 'const n 1 4' 'z = ConstantOfShape(n)' 'c = Conv(x, w, z) pads=[1,1,1,1]' "$g" "$s" "$m"
+takes "a concatenation of one" 'k = Concat(x) axis=1' 'c = Conv(k, w) pads=[1,1,1,1]' "$g" "$s" "$m"
+takes "shapes that have the number of samples" 'const t 1 0' 'const l 1 -1' 'h = Shape(x)' 'n = Gather(h, t)' \
+    'nl = Concat(n, l) axis=0' 'r = Reshape(x, nl)' 'q = Reshape(r, h)' 'c = Conv(q, w) pads=[1,1,1,1]' "$g" "$s" "$m"
 for op in Acos Acosh AffineGrid And ArgMax Bernoulli BitShift BlackmanWindow Celu Col2Im Compress ConvInteger \
     DeformConv DepthToSpace DequantizeLinear Det DFT DynamicQuantizeLinear Einsum EyeLike GRU GatherElements \
     GlobalLpPool GlobalMaxPool GridSample Hardmax If LRN LSTM LogSoftmax Loop \
@@ -132,10 +148,10 @@ says() {
 }
 says "an operator of another domain" 'node y \(Attention\): an operator of the domain com.microsoft' \
     'y = com.microsoft:Attention(x)'
-says "margins that differ" 'node y \(Conv\): margins that differ' 'y = Conv(x, w) pads=[0,0,1,1]'
-says "a mean that leaves out its margin" 'node y \(AveragePool\): count_include_pad=0' \
+says "padding that differs" 'node y \(Conv\): padding that differs' 'y = Conv(x, w) pads=[0,0,1,1]'
+says "a mean that leaves out its padding" 'node y \(AveragePool\): count_include_pad=0' \
     'y = AveragePool(x) kernel_shape=[3,3] pads=[1,1,1,1]'
-says "windows beyond the margin" 'node y \(MaxPool\): ceil_mode' \
+says "windows beyond the padding" 'node y \(MaxPool\): ceil_mode' \
     'y = MaxPool(x) kernel_shape=[4,4] strides=[4,4] ceil_mode=1'
 says "an input that is missing" 'node y \(Add\): its input 1 is missing' 'y = Add(x)'
 says "an input that does not exist" 'node y \(Add\): its input z does not exist' 'y = Add(x, z)'
@@ -151,6 +167,18 @@ says "an output that depends on nothing" \
     'node y \(Add\): its output does not depend on its input' 'a = Relu(x)' 'y = Add(one, one)'
 says "two inputs" 'more than one input' 'input z nx4x6x6' 'y = Add(x, z)'
 # Each of these was once read as another network.
+says "one of the samples" 'node a \(Slice\): it takes some of the samples' 'const z 1 0' 'const e 1 1' \
+    'a = Slice(x, z, e, z)' 'y = Add(x, a)'
+says "the first sample" 'node a \(Gather\): it takes some of the samples' 'const z 1 0' 'a = Gather(x, z)' \
+    'y = Add(x, a)'
+says "samples behind channels" 'node y \(Transpose\): samples are not the first dimension of its output' \
+    'r = Relu(x)' 'y = Transpose(r) perm=[1,0,2,3]'
+says "samples in another order" 'node y \(Reshape\): it does not keep samples apart' \
+    'const s 4 -1 4 6 6' 'r = Relu(x)' 't = Transpose(r) perm=[1,2,3,0]' 'y = Reshape(t, s)'
+says "one shape for all samples" 'node y \(Reshape\): samples are not the first' 'const s 2 1 -1' 'r = Relu(x)' \
+    'y = Reshape(r, s)'
+says "a mean over samples" 'node y \(ReduceMean\): a mean over samples' 'y = ReduceMean(x) axes=[0]'
+says "joined samples" 'node y \(Concat\): it joins samples' 'r = Relu(x)' 'y = Concat(x, r) axis=0'
 says "every second row" 'node y \(Relu\): it takes elements in an order' 'const z 1 0' 'const six 1 6' 'const ax 1 2' \
     'const two 1 2' 'a = Slice(x, z, six, ax, two)' 'y = Relu(a)'
 says "limits that no function of ours has" 'node y \(Relu\): no operator of ours has its values' 'real l scalar -10' \

@@ -73,7 +73,8 @@ check "SIGTERM to mpirun: nobody is left" nobody_left
 sound term-mpirun
 
 # Rank 1 waits, rank 0 computes for longer than it may take to end, and the disk is slow. mpirun kills all ranks as soon
-# as one exits, so rank 1 lets rank 0 write its last lines. A busy machine may need another try.
+# as one exits, so rank 1 lets rank 0 write its last lines. A busy machine may need another try. Open MPI 5 kills 0.25 s
+# after SIGTERM (docs/mpi.md): on a slow disk the metrics alone may say why.
 cat >long-kernel.conf <<'END'
 run      { name = "kernel"  device = "reference" }
 model    { network = "mlp"  hidden = {1536, 64}  classes = 10  input = {1536} }
@@ -81,6 +82,9 @@ data     { source = "synthetic"  labels = "class"  samples = 2048 }
 train    { batch_size = 2048  split_size = 2048  steps = 100  optimizer = "sgd"  learning_rate = 0.001 }
 pipeline { stages = 2  partition = "uniform" }
 END
+last_lines() { [ -e kernel/why.json ] && [ "$(our_lines)" -eq 1 ]; }
+! "$MPIRUN" --version 2>/dev/null | grep -q 'Open MPI) 5' ||
+    last_lines() { grep -q '"event":"failed","code":75' kernel/metrics.jsonl; }
 for _ in 1 2 3; do
     rm -rf kernel "$aside/ends"
     MPSTAGED_FAULT_BELOW=$(pwd -P) MPSTAGED_FAULT=0:link:1+:slow MPSTAGED_FAULT_WHILE=$aside/ends \
@@ -90,9 +94,9 @@ for _ in 1 2 3; do
     sleep 1
     : >"$aside/ends"
     kill -TERM "$launcher"; wait "$launcher" || true
-    [ ! -e kernel/why.json ] || [ "$(our_lines)" -ne 1 ] || break
+    ! last_lines || break
 done
-if [ -e kernel/why.json ] && [ "$(our_lines)" -eq 1 ]; then ok "within a kernel, SIGTERM to mpirun: rank 0 ends first"
+if last_lines; then ok "within a kernel, SIGTERM to mpirun: rank 0 ends first"
 else why; not_ok "within a kernel, SIGTERM to mpirun: rank 0 ends first"; fi
 check "within a kernel: nobody is left" nobody_left
 

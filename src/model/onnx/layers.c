@@ -23,7 +23,7 @@ static int same_pads(struct import *m, const struct axes *at, struct windows *w)
         const int64_t in = at->d[i + 2], out = (in + w->stride[i] - 1) / w->stride[i];
         int64_t all = (out - 1) * w->stride[i] + (w->kernel[i] - 1) * w->dilation[i] + 1 - in;
         all = all < 0 ? 0 : all;
-        if (all % 2) return import_fail(m, "auto_pad asks for margins that differ from side to side");
+        if (all % 2) return import_fail(m, "auto_pad asks for padding that differs from side to side");
         w->pad[i] = all / 2;
     }
     return 0;
@@ -50,7 +50,7 @@ static int windows_of(struct import *m, const struct axes *at, const struct axes
     if (attribute(m, "pads") && ints_of(m, "pads", NULL, pads) != 2 * w->n)
         return import_fail(m, "pads does not fit its input");
     for (int i = 0; i < w->n; i++) {
-        if (pads[i] != pads[i + w->n]) return import_fail(m, "margins that differ from side to side");
+        if (pads[i] != pads[i + w->n]) return import_fail(m, "padding that differs from side to side");
         w->pad[i] = pads[i];
     }
     return 0;
@@ -105,6 +105,14 @@ static const Onnx__Node *bias_find(const struct import *m, int n, int64_t channe
     return reader;
 }
 
+static bool is_zero(struct import *m, struct value *v)
+{
+    const double *c = fixed_numbers(m, v);
+    bool zero = c != NULL;
+    for (int64_t i = 0; zero && i < axes_count(&v->at); i++) zero = c[i] == 0;
+    return zero;
+}
+
 static int import_conv(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     char attrs[300] = "";
@@ -120,6 +128,7 @@ static int import_conv(struct import *m, struct value **in, int n_in, struct val
     const int t = spatial(m, in[0]);
     if (t < 0) return -1;
     const int64_t channels = turned ? in[1]->at.d[1] * groups : in[1]->at.d[0];
+    if (bias && is_fixed(bias) && (!bias->from || bias->constant) && is_zero(m, bias)) bias = NULL;
     if (!bias) added = bias_find(m, in[1]->at.n, channels, &bias);
     snprintf(attrs, sizeof attrs, "channels=%lld groups=%lld bias=%s", (long long)channels, (long long)groups,
              bias ? "yes" : "no");
@@ -149,8 +158,8 @@ static int import_batch_norm(struct import *m, struct value **in, int n_in, stru
     const int t = in[0]->at.n > 1 ? channels_of(m, in[0], 1) : import_fail(m, "it has no channels");
     if (t < 0) return -1;
     for (int i = 1; i < 5; i++) if (!is_fixed(in[i])) return import_fail(m, "its weights are not known");
-    snprintf(attrs, sizeof attrs, "eps=%.9g momentum=%.9g", attr_real(m, "epsilon", 1e-5),
-             (double)(1 - (float)attr_real(m, "momentum", 0.9)));
+    snprintf(attrs, sizeof attrs, "eps=%.9g momentum=%.7f", attr_real(m, "epsilon", 1e-5),
+             1 - attr_real(m, "momentum", 0.9));
     const char *name = node_name(m, in[1]);
     const int y = emit(m, "batch_norm", name, attrs, t);
     for (int i = 0; i < 4 && y >= 0; i++) if (take_weight(m, in[i + 1], name, i)) return -1;
@@ -172,9 +181,9 @@ static int import_pool(struct import *m, struct value **in, int n_in, struct val
         whole &= left % w.stride[i] == 0;
         if (w.dilation[i] != 1) return import_fail(m, "windows with gaps");
     }
-    if (attr_int(m, "ceil_mode", 0) && !whole) return import_fail(m, "ceil_mode: windows beyond the margin");
+    if (attr_int(m, "ceil_mode", 0) && !whole) return import_fail(m, "ceil_mode: windows beyond the padding");
     if (!most && padded && !attr_int(m, "count_include_pad", 0))
-        return import_fail(m, "count_include_pad=0: a mean that leaves out its margin");
+        return import_fail(m, "count_include_pad=0: a mean that leaves out its padding");
     if (n_out > 1 && m->node->n_output > 1 && *m->node->output[1]) return import_fail(m, "the places of maxima");
     dims_add(attrs, sizeof attrs, "kernel", w.kernel, w.n);
     dims_add(attrs, sizeof attrs, "stride", w.stride, w.n);

@@ -450,9 +450,9 @@ static int import_pad(struct import *m, struct value **in, int n_in, struct valu
     const Onnx__Attribute *a = attribute(m, "pads");
     const double *c = n_in > 1 && is_fixed(in[1]) ? fixed_numbers(m, in[1]) : NULL;
     const int64_t n = a ? (int64_t)a->n_ints : c ? axes_count(&in[1]->at) : -1;
-    if (n < 0 || n > RANK * 2) return import_fail(m, "its margins are not known");
+    if (n < 0 || n > RANK * 2) return import_fail(m, "its padding is not known");
     for (int i = 0; i < n; i++) pads[i] = a ? a->ints[i] : integer_of(c[i]);
-    for (int i = 0; i < n; i++) if (pads[i]) return import_fail(m, "margins outside of a convolution or a pooling");
+    for (int i = 0; i < n; i++) if (pads[i]) return import_fail(m, "padding outside of a convolution or a pooling");
     *out = in[0];
     return 0;
 }

@@ -197,15 +197,25 @@ int function_view(struct import *m, struct value *v)
 }
 
 /* Sum or product of two tensors. The axes of b may be 1 where those of a are not. */
+/* Axes along which each element is repeated have one element again. */
+static struct axes unrepeated(const struct axes *at)
+{
+    struct axes a = *at;
+    for (int i = 0; i < a.n; i++) if (!a.stride[i]) a.d[i] = 1;
+    return a;
+}
+
 static int two_views(struct import *m, enum code code, struct value *a, struct value *b, struct value **out)
 {
-    if (axes_count(&b->at) > axes_count(&a->at)) {
+    const struct axes of_a = unrepeated(&a->at), of_b = unrepeated(&b->at);
+    if (axes_count(&of_b) > axes_count(&of_a)) {
         if (code == C_DIV || code == C_SUB) return import_fail(m, "its first operand is the smaller one");
         return two_views(m, code, b, a, out);
     }
-    struct value neg = *b;
-    neg.scale = code == C_SUB ? -neg.scale : neg.scale;
-    if (code == C_SUB) b = &neg;
+    struct value other = *b;
+    if (code == C_SUB) other.scale = -other.scale;
+    if (code == C_MUL) other.at = of_b;
+    b = &other;
     if (code != C_ADD && code != C_SUB && code != C_MUL)
         return import_fail(m, "there is no counterpart of this operator of two activations");
     int x = whole_of(m, a), y = x < 0 ? -1 : whole_of(m, b);
