@@ -86,6 +86,37 @@ for n in norms:ln.bias vit:ln1.bias; do
     check "$n: the same without it" cmp -s same.npy without.npy
 done
 
+# Equal vectors of one number, written once for several layers: each has its own, which trains.
+net layers
+cat >"$aside/bn.txt" <<'END'
+opset 17
+input x nx3x8x8
+weight c.weight 3x3x3x3
+ones w1 3
+zeros b1 3
+ones w2 3
+zeros b2 3
+ones w3 3
+zeros b3 3
+weight head.weight 5x192
+weight head.bias 5
+a = Conv(x, c.weight) pads=[1,1,1,1]
+b = BatchNormalization(a, w1, b1, b2, w2)
+c = Relu(b)
+d = BatchNormalization(c, w3, b3, b2, w2)
+f = Flatten(d)
+y = Gemm(f, head.weight, head.bias) transB=1
+output y
+END
+for to in apart once; do
+    [ $to = apart ] || sed -i 's/(a, .*)/(a, w1, b1, b1, w1)/; s/(c, .*)/(c, w1, b1, b1, w1)/' "$aside/bn.txt"
+    "$tool" make "$aside/bn.txt" net.onnx
+    trains "bn-$to" threads -c net.conf $kind
+    job threads -c net.conf $kind --predict $to.npy -o run.directory=bn-$to
+    [ "$code" -eq 0 ] || why
+done
+check "they give the outputs of vectors of their own" cmp -s apart.npy once.npy
+
 # ---- names, freezing, weights of another file ------------------------------------------------------------------------
 net layers
 names() { tail -c +9 "$1" | tr -d '\0' | grep -ao '"[a-z][a-z0-9_.]*":{"dtype' | sed 's/"//; s/".*//' | sort; }

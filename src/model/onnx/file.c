@@ -187,15 +187,55 @@ int onnx_values(const struct onnx_file *f, const Onnx__Tensor *t, double *out, s
 
 /* ---- all weights ------------------------------------------------------------------------------------------------- */
 
+bool onnx_is_plain(struct onnx_file *f, const Onnx__Tensor *t)
+{
+    struct onnx_weight w;
+    struct err none = {0};
+    if (t->n_dims != 1 || !onnx_floats(t) || onnx_place(f, t, &w, &none) || !w.values) return false;
+    const size_t each = element(t->data_type);
+    return w.bytes < 2 * each || !memcmp(w.values, (const char *)w.values + each, w.bytes - each);
+}
+
+const char *onnx_name_again(const struct onnx_file *f, const char *name, int use)
+{
+    return use > 1 ? arena_printf(f->mem, "%s.%d", onnx_name(f, name), use) : onnx_name(f, name);
+}
+
+/* How often nodes read each name. */
+static struct name_table uses_of(const Onnx__Graph *g, int *count)
+{
+    struct name_table t = {0};
+    int n = 0;
+    for (size_t i = 0; i < g->n_node; i++)
+        for (size_t k = 0; k < g->node[i]->n_input; k++) {
+            const int at = name_table_find(&t, g->node[i]->input[k]);
+            if (at < 0) name_table_add(&t, g->node[i]->input[k], n);
+            count[at < 0 ? n++ : at]++;
+        }
+    return t;
+}
+
 int onnx_weights_open(const char *path, struct onnx_weights *w, struct err *e)
 {
     *w = (struct onnx_weights){.file = onnx_file_open(path, e)};
     if (!w->file) return -1;
     const Onnx__Graph *g = w->file->model->graph;
-    w->of = arena_alloc(w->file->mem, (g->n_initializer + g->n_node) * sizeof *w->of + 1);
+    size_t inputs = 0;
+    for (size_t i = 0; i < g->n_node; i++) inputs += g->node[i]->n_input;
+    int *count = arena_alloc(w->file->mem, inputs * sizeof *count + 1);
+    struct name_table uses = uses_of(g, count);
+    w->of = arena_alloc(w->file->mem, (g->n_initializer + g->n_node + inputs) * sizeof *w->of + 1);
     for (size_t i = 0; i < g->n_initializer; i++) {
         const Onnx__Tensor *t = g->initializer[i];
-        if (onnx_floats(t) && t->n_dims && onnx_place(w->file, t, &w->of[w->n++], e)) goto bad;
+        if (!onnx_floats(t) || !t->n_dims) continue;
+        if (onnx_place(w->file, t, &w->of[w->n++], e)) goto bad;
+        const int at = t->name ? name_table_find(&uses, t->name) : -1;
+        const int n = at >= 0 && count[at] > 1 && onnx_is_plain(w->file, t) ? count[at] : 1;
+        for (int k = 2; k <= n; k++, w->n++) {
+            w->of[w->n] = w->of[w->n - 1];
+            w->of[w->n].name = onnx_name_again(w->file, t->name, k);
+        }
+        if (at >= 0) count[at] = 0;                      /* a second tensor of that name */
     }
     for (size_t i = 0; i < g->n_node; i++) {             /* and of nodes Constant, under the names of their values */
         const Onnx__Node *x = g->node[i];
@@ -206,8 +246,10 @@ int onnx_weights_open(const char *path, struct onnx_weights *w, struct err *e)
         if (onnx_place(w->file, a->t, &w->of[w->n], e)) goto bad;
         w->of[w->n++].name = onnx_name(w->file, x->output[0]);
     }
+    name_table_free(&uses);
     return 0;
 bad:
+    name_table_free(&uses);
     onnx_weights_close(w);
     return -1;
 }

@@ -299,14 +299,16 @@ int take_weight(struct import *m, struct value *w, const char *node, int slot)
     if (shape_count(&p->shape) != w->count)
         return import_fail(m, "the weight %s is %s, and %s is needed", w->name, shape_text(&s, has),
                            shape_text(&p->shape, wants));
+    int uses = 1;
     for (int i = 0; i < m->used.n; i++) {
         const struct used_weight *u = &m->used.v[i];
         if (u->from != w->from) continue;
+        if (!w->constant && onnx_is_plain(m->file, w->from)) { uses++; continue; }
         graph_tie(m->b, node, slot, u->node, u->slot);
         return m->b->e.code ? import_fail(m, "%s", m->b->e.text) : 0;
     }
     *vec_push(&m->used) = (struct used_weight){w->from, node, slot};
-    const char *name = onnx_name(m->file, w->name);
+    const char *name = onnx_name_again(m->file, w->name, uses);
     if (strcmp(p->name, name)) graph_name(m->b, node, slot, name);
     if (w->constant) param_freeze(param_of(m, node, slot), 0);
     return m->b->e.code ? import_fail(m, "%s", m->b->e.text) : 0;
