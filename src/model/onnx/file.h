@@ -20,7 +20,7 @@ void onnx_file_close(struct onnx_file *f);
 /* Whether it is a vector of one number again and again, as weights of norms begin with. Exporters write those of several
  * layers once; each layer has its own nevertheless. */
 bool onnx_is_plain(struct onnx_file *f, const Onnx__Tensor *t);
-const char *onnx_name_again(const struct onnx_file *f, const char *name, int use);      /* of that use, from 1 on */
+const char *onnx_name_again(const struct onnx_file *f, const char *name, int use);     /* of that use, from 1 on */
 const char *onnx_name(const struct onnx_file *f, const char *name);
 bool onnx_floats(const Onnx__Tensor *t);
 int64_t onnx_count(const Onnx__Tensor *t);              /* of elements; checked when the file was opened */
