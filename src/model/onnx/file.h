@@ -16,8 +16,8 @@ struct onnx_file { const char *path; struct arena *mem; Onnx__Model *model; };
 struct onnx_file *onnx_file_open(const char *path, struct err *e);
 void onnx_file_close(struct onnx_file *f);
 
-/* Whether it is a vector of one number again and again, as weights of norms begin with. Exporters write those of several
- * layers once; each layer has its own nevertheless. */
+/* Whether it is a vector of one number again and again, as weights of norms begin with. Exporters write those of
+ * several layers once; each layer has its own nevertheless. */
 bool onnx_is_plain(struct onnx_file *f, const Onnx__Tensor *t);
 const char *onnx_name_again(const struct onnx_file *f, const char *name, int use);     /* of that use, from 1 on */
 /* The name of a parameter or a node: characters that names in our graphs cannot have become _. In the file's arena. */
