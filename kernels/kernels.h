@@ -145,9 +145,8 @@ int k_depth(void *stream, const struct k_mask *m, const void *x, void *y, bool a
 
 /* ---- layer norm: of each of `rows`, over its c channels --------------------------------------- */
 /* weight, bias (may be NULL): float[c]. saved: float[rows][2], mean and 1 / sqrt(var + eps), as op_layer_norm stores
- * them. heads above 0: RMS norm, without bias; a row is a head of a point. saved: float[n][heads][points], 1 /
- * sqrt(mean of
- * squares + eps), as op_rms_norm stores them. */
+ * them. heads above 0: RMS norm, without bias; a row is a head of a point. saved: float[n][heads][points],
+ * 1 / sqrt(mean of squares + eps), as op_rms_norm stores them. */
 struct k_layer_norm {
     enum ktype type; int64_t rows; int c; double eps; const float *weight, *bias; int heads; int64_t points;
 };
