@@ -192,11 +192,10 @@ static void layer_norm(const char *example, enum ktype type, bool acc)
     void *gx = rig_place(type, old, acc, 5, c, points);
     OK(k_layer_norm_back(NULL, &k, x, &(struct k_grad){gy, gx, acc}, saved));
     rig_check(type, gx, o.c.gin[0], acc ? old : NULL, 5, c, points, 4);
-    float *gp[2];
+    float *gp[2] = {NULL};
     void *work = rig_new(K_F32, room);
-    for (int i = 0; i < 2; i++) gp[i] = rig_place(K_F32, old, acc, 1, c, 1);
-    OK(k_layer_norm_weights(NULL, &k, &(struct k_layer_norm_grad){x, gy, saved, gp[0], biased ? gp[1] : NULL, acc,
-                                                                 work}));
+    for (int i = 0; i < 1 + biased; i++) gp[i] = rig_place(K_F32, old, acc, 1, c, 1);
+    OK(k_layer_norm_weights(NULL, &k, &(struct k_layer_norm_grad){x, gy, saved, gp[0], gp[1], acc, work}));
     for (int i = 0; i < 1 + biased; i++) rig_check(K_F32, gp[i], o.c.pgrad[i], acc ? old : NULL, 1, c, 1, 16);
     rig_guard(K_F32, work, room);
     free(x), free(gy), free(saved), free(old), free(work);
