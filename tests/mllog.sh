@@ -98,5 +98,7 @@ for wrong in submission_org '=x' 'Org=x' 'submission_org='; do
 done
 refuses "what the run knows" 'the run itself writes seed' '"seed=9"'
 refuses "an event" 'itself writes run_stop' '"run_stop=9"'
+refused "--check-config sees it, too" 78 'service.mllog.* expected KEY=VALUE' \
+    threads -c run.conf --check-config -o 'service.mllog={"x"}'
 refuses "twice" 'a_b is given twice' '"a_b=1", "a_b=2"'
 tap_done

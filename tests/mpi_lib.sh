@@ -41,8 +41,8 @@ job() {
     "$@" >"$aside/out" 2>"$aside/err" </dev/null || code=$?
     took=$((($(date +%s%N) - job_began) / 1000000))
 }
-# hash_of RUN: of the weights that it wrote
-hash_of() { done_field "$1/metrics.jsonl" weights_hash; }
+# hash_of RUN: of the weights that its last part wrote
+hash_of() { done_field "$1/metrics.jsonl" weights_hash | tail -n 1; }
 # trains NAME RANKS OPTIONS...: that run ends well, without a word of ours; sets $hash
 trains() {
     trains_name=$1; shift

@@ -37,6 +37,8 @@ near() {
     near_worst=$("$tool" check "$texts/expected" "$2" "$3" 2>&1) || near_worst="missing: $near_worst"
     check "$1: outputs within $near_worst" awk -v w="$near_worst" 'BEGIN { exit !(w ~ /^[0-9]/ && w < 1e-5) }'
 }
+# names FILE: of its weights
+names() { tail -c +9 "$1" | tr -d '\0' | grep -ao '"[a-z][a-z0-9_.]*":{"dtype' | sed 's/"//; s/".*//' | sort; }
 
 # ---- outputs and training --------------------------------------------------------------------------------------------
 for n in layers norms vit decoder attention; do
@@ -116,10 +118,14 @@ for to in apart once; do
     [ "$code" -eq 0 ] || why
 done
 check "they give the outputs of vectors of their own" cmp -s apart.npy once.npy
+whole=$hash
+trains bn-part threads -c net.conf $kind -o train.steps=2 -o checkpoint.every_steps=1
+trains bn-part threads -c net.conf $kind --stages 1 --resume
+equal "a run with such vectors continues with its bits" "$whole" "$hash"
+check "their names differ" [ "$(names bn-part/weights.safetensors | grep -c '^[bw]1\.[2-9]$')" -ge 2 ]
 
 # ---- names, freezing, weights of another file ------------------------------------------------------------------------
 net layers
-names() { tail -c +9 "$1" | tr -d '\0' | grep -ao '"[a-z][a-z0-9_.]*":{"dtype' | sed 's/"//; s/".*//' | sort; }
 names layers-1/weights.safetensors | grep -v num_batches_tracked >"$aside/has"
 sed -n 's/^weight \([^ ]*\) .*/\1/p' "$texts/layers.txt" | sort >"$aside/wants"
 check "weights keep the names that the file gives them" cmp -s "$aside/has" "$aside/wants"

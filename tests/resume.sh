@@ -29,8 +29,6 @@ again() {
     loss_bits "$1/metrics.jsonl" >"$aside/bits"
     if ! cmp -s "$aside/bits" "$aside/whole"; then diff "$aside/bits" "$aside/whole" | head -5 | note; false; fi
 }
-# Of the last run in that directory.
-hash_of() { done_field "$1/metrics.jsonl" weights_hash | tail -n 1; }
 # events RUN: their names in order, steps left out
 events() { sed -n 's/^{"event":"\([a-z_]*\)".*/\1/p' "$1/metrics.jsonl" | grep -v '^step$' | tr '\n' ' '; }
 steps_of() { (cd "$1/checkpoints" && echo step-*); }

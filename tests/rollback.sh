@@ -22,8 +22,6 @@ numbers() {
     sed -n 's/.*"event":"\(step\|evaluation\)","step":\([0-9]*\),.*"loss_bits":"\([^"]*\)".*/\2 \1 \3/p' \
         "$1/metrics.jsonl" | awk '{ b[$1 " " $2] = $3 } END { for (s in b) print s, b[s] }' | LC_ALL=C sort
 }
-# the weights of the last part of a run
-hash_of() { done_field "$1/metrics.jsonl" weights_hash | tail -n 1; }
 # as_whole TEXT RUN: has it the numbers and the weights of that one?
 as_whole() {
     numbers "$2" >"$aside/numbers"

@@ -11,6 +11,7 @@
 #include "cluster/log.h"
 #include "cluster/world.h"
 #include "report/output_paths.h"
+#include "report/reporter.h"
 #include "report/setup_progress.h"
 #include "report/data_report.h"
 #include "report/scores.h"
@@ -323,7 +324,8 @@ static int address_check(const char *address, struct err *e)
 /* Checks output files. Results of an earlier run are no error of the configuration. */
 static int outputs_check(const struct conf *c, struct err *e)
 {
-    if (address_check(c->service.metrics, e)) return -1;
+    const struct rundir none = RUNDIR_NONE;
+    if (address_check(c->service.metrics, e) || reporters_check(reporter_list, &none, c, e)) return -1;
     return rundir_inspect(c, c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN, e) || output_paths_check(NULL, c, e) ?
         -1 : 0;
 }

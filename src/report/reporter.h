@@ -24,7 +24,7 @@ struct reporter {
     const char *name;
     /* Its errors end the run; otherwise it is no longer told. So of each that tells others, whose errors it returns. */
     bool required;
-    /* Before anything is created: 73 where it could not begin. */
+    /* Before anything is created: 78, or 73 where it could not begin. d->fd is -1 where no directory is looked at. */
     int (*check)(const struct rundir *d, const struct conf *c, struct err *e);
     /* NULL in *self: not wanted. Without open it has no memory, and is told everything. */
     int (*open)(const struct report_run *q, void **self, struct err *e);
