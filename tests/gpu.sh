@@ -41,7 +41,7 @@ if [ -x "$build/tests/gpu/operators-double" ]; then
             not_ok "cuda's operators over the doubles agree with the reference in $p: status $code"; fi
     done
     check "a missing kernel table is measured" grep -q 'n4 c16>32 8x8 pass 2+: loops' "$tmp/table"
-    check "recorded runs are among them" grep -q '^conv replay bf16 0 0 ' "$tmp/operators"
+    check "recorded runs are among them" grep -q "^conv replay $p 0 0 " "$tmp/operators"
 else
     skip "cuda's operators over the doubles" "no C++ compiler when this was configured: apt-get install g++"
 fi

@@ -407,10 +407,12 @@ slow_disk() {
     done
     [ -n "$many" ] || return 0
     slowly 0 write 2 1000
+    MPIEXEC_TIMEOUT=900                                   # more than DEADLINE_WRITER
     begin 2 -c toy.conf
+    MPIEXEC_TIMEOUT=300
     unset LD_PRELOAD
     until_true [ -e held ]
-    since=$(date +%s%N) LIMIT=600                         # DEADLINE_WRITER
+    since=$(date +%s%N) LIMIT=600
     ends "a disk that does not answer" 74 "^mpstaged: rank 0 \\([^ ]+, process [0-9]+\\) has waited for metrics\.jsonl \
 without progress for 600\.[0-9] s: the file system is not responding"
 }

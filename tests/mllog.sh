@@ -73,9 +73,11 @@ after_kill() {
     [ "$code" -eq 0 ] || why
     whole "$1"
     accepts "$1"
-    equal "$1: it began when it first did" "$(grep '"run_start"' "$1/mllog.txt")" "$(grep '"run_start"' one/mllog.txt)"
+    equal "$1: it began when it first did" "$(grep '"run_start"' "$1/mllog.txt")" \
+        "$(sed -n "/\"run_start\"/{$2;p}" one/mllog.txt)"
 }
 after_kill block '/"block_stop".*"step_num":10,\{0,1\}/,$d'
+after_kill ahead 's/"time_ms":1/"time_ms":2/'             # of a clock that was ahead by 30 years
 after_kill evaluation '/"eval_accuracy".*"step_num":10/,$d'
 after_kill finished ''
 job threads -c run.conf --run-dir stopped -o train.steps=7 -o train.evaluate_every=5

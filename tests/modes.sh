@@ -51,6 +51,9 @@ says "--print-config leaves the loss to the graph" 'graph = "net.txt"' -c net.co
 cp "$aside/out" net-printed.conf
 check "it does" sh -c '! grep -q "loss =" net-printed.conf'
 says "and reads itself back" 'configuration OK' -c net-printed.conf --check-config
+sed 's/(a, t)/(s, t)/; s/^l /s = softmax(a)\n&/' net.txt >"$aside/twice.txt"
+says "a softmax before a loss that has one" 'ends with "s", a softmax, and the loss .* applies another' \
+    -c net.conf --check-config -o "model.graph=$aside/twice.txt"
 "$mpstaged" -c net.conf --transport local --run-dir "$aside/net" >"$aside/out" 2>&1 || note <"$aside/out"
 check "the start line of a run tells the graph's loss" grep -q '"event":"start".*"loss":"cross_entropy"' \
     "$aside/net/metrics.jsonl"

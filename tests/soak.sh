@@ -32,8 +32,9 @@ program=$aside/bin/mpstaged
 metrics='metrics = "127.0.0.1:0"'
 [ -n "$python" ] && ! "$mpstaged" -c /dev/null -o "service.metrics=:0" --check-config 2>&1 | grep -q libmicrohttpd ||
     metrics=
+# A run may read it at any time: the whole file at once.
 write_soak() {
-    cat >"$1" <<END
+    cat >"$1.new" <<END
 run      { name = "soak"  seed = 5  hang_timeout = $HANG }
 model    { network = "mlp"  input = {64}  hidden = {256, 256, 256}  classes = 10  dropout = 0.2 }
 data     { source = "synthetic"  labels = "class"  samples = 1000  test_samples = 100  shuffle = yes }
@@ -43,6 +44,7 @@ pipeline { stages = 2 }
 checkpoint { every_seconds = 0.7  keep = 3 }
 service { log_every = $2  progress = "no"  stages_every = 0  $metrics }
 END
+    mv "$1.new" "$1"
 }
 write_soak s.conf 1
 

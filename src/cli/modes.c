@@ -307,7 +307,7 @@ static int check_end(const struct job *j, struct text *out, struct err *e)
 {
     if (disk_check(j, e) || weights_check(j, out, e)) return -1;
     data_report_warnings(j, out);
-    job_samples_note(j, out);
+    job_notes(j, out);
     text_add(out, "configuration OK\n");
     return 0;
 }

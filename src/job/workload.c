@@ -1,4 +1,5 @@
 /* What a run has to do, in numbers: samples, steps, epochs, parameters and FLOPs. */
+#include <string.h>
 #include "job/job.h"
 
 /* Short batches have a plan of their own (PLAN_SHORT), so all must have one size: not if epochs differ. */
@@ -12,7 +13,7 @@ struct feed_order job_order(const struct job *j)
                                .end = fills ? FEED_FILL : last == LAST_BATCH_DROP ? FEED_DROP : FEED_SHORT, .of = of};
 }
 
-void job_samples_note(const struct job *j, struct text *out)
+static void samples_note(const struct job *j, struct text *out)
 {
     const struct feed_order o = job_order(j);
     unsigned long long n = o.count, batch = (unsigned long long)j->conf->train.batch_size;
@@ -24,6 +25,25 @@ void job_samples_note(const struct job *j, struct text *out)
     else if (o.end == FEED_DROP && n % batch)
         text_add(out, "note: each epoch leaves out %llu of %llu training samples%s (train.last_batch = \"drop\")\n",
                  n % batch, n, o.shuffle ? "" : ", always the last ones");
+}
+
+/* Networks of other programs often end with what their loss here has, too. */
+static void loss_note(const struct job *j, struct text *out)
+{
+    const struct graph *g = j->graph;
+    const int loss = g->loss < 0 ? -1 : g->tensor[g->loss].producer, last = g->tensor[g->output].producer;
+    if (loss < 0 || last < 0 || j->conf->run.evaluate) return;
+    const struct op_kind *k = g->node[loss].op;
+    const char *own = k->probabilities ? "softmax" : k->logits ? "sigmoid" : "";
+    if (!strcmp(g->node[last].op->name, own))
+        text_add(out, "note: the network ends with \"%s\", a %s, and the loss %s applies another one\n",
+                 g->node[last].name, own, k->name);
+}
+
+void job_notes(const struct job *j, struct text *out)
+{
+    samples_note(j, out);
+    loss_note(j, out);
 }
 
 double job_flops(const struct job *j)

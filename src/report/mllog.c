@@ -13,12 +13,13 @@
 static const char file_name[] = "mllog.txt", point[] = "POINT_IN_TIME", begins[] = "INTERVAL_START",
                   ends[] = "INTERVAL_END";
 
-/* block: one has begun and not ended. evaluating: the same of an evaluation. samples: that were trained. */
+/* block: one has begun and not ended. evaluating: the same of an evaluation. samples: that were trained. ms: the time
+ * of the newest line. */
 struct mllog {
     struct out_records file;
     const struct job *job;
     struct scores scores;
-    int64_t step, samples, epoch;
+    int64_t step, samples, epoch, ms;
     bool block, evaluating;
     struct text lines;                                    /* of an event; written together */
 };
@@ -170,11 +171,14 @@ static json_t *user_value(const char *text)
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-/* Takes value and meta, which may be NULL. */
+/* Takes value and meta, which may be NULL. Times never fall: the clock may be set back, and a duration that is
+ * subtracted from the time may begin before the line before. */
 static void line_add(struct mllog *m, const char *type, const char *key, int64_t ms, json_t *value, json_t *meta)
 {
-    json_t *o = json_pack("{s:s,s:I,s:s,s:s,s:o,s:o}", "namespace", "", "time_ms", (json_int_t)ms, "event_type", type,
-                          "key", key, "value", value ? value : json_null(), "metadata", meta ? meta : json_object());
+    if (m->ms < ms) m->ms = ms;
+    json_t *o = json_pack("{s:s,s:I,s:s,s:s,s:o,s:o}", "namespace", "", "time_ms", (json_int_t)m->ms, "event_type",
+                          type, "key", key, "value", value ? value : json_null(), "metadata",
+                          meta ? meta : json_object());
     char *s = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(15));
     text_add(&m->lines, ":::MLLOG %s\n", s);
     free(s);
@@ -229,8 +233,8 @@ static void header_lines(struct mllog *m)
 
 /* ---- steps that run again ---------------------------------------------------------------------------------------- */
 
-/* again: so will the evaluation after the step. */
-struct mllog_cut { int64_t step; bool again, block; };
+/* again: so will the evaluation after the step. block, ms: of the last line that is kept. */
+struct mllog_cut { int64_t step, ms; bool again, block; };
 
 static bool has_key(const char *line, const char *key)
 {
@@ -246,6 +250,8 @@ static bool is_dropped(void *ctx, const char *line, bool first)
     const bool unended = has_key(line, "run_stop") || has_key(line, "eval_start") || has_key(line, "eval_accuracy");
     /* a block that begins with the step itself follows its evaluation */
     const bool after = c->again && step == c->step && step > 0 && !has_key(line, "block_stop");
+    const char *time = strstr(line, "\"time_ms\":");
+    c->ms = time ? strtoll(time + strlen("\"time_ms\":"), NULL, 10) : 0;
     c->block = has_key(line, "block_start");
     return !first && (unended || step > c->step || after);
 }
@@ -258,6 +264,7 @@ static int lines_cut(struct mllog *m, int64_t step, uint64_t position, bool agai
     m->step = step;
     m->samples = (int64_t)feed_taken(&o, position, (int)m->job->conf->train.batch_size);
     m->block = c.block;
+    m->ms = c.ms;
     m->evaluating = false;
     return 0;
 }

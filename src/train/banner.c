@@ -64,7 +64,7 @@ void setup_hello(struct setup *b)
     data_report_hello(j);
     if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
     ineffective_options_report(j, b->nccl, &b->notes);
-    job_samples_note(j, &b->notes);
+    job_notes(j, &b->notes);
     int n = j->mesh.size[AXIS_PP];
     if (j->n_merged)
         log_line("note: %d stages on %d rank%s: schedule %s runs one stage a rank, so the network is cut into %d",
