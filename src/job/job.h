@@ -106,8 +106,8 @@ int job_plan(struct job *j, int n_ranks, struct err *e);
 int job_plan_only(struct job *j, int n_ranks, struct err *e);
 int job_stage_of(const struct job *j, int *stage_of, struct err *e);   /* of each node; for the summary */
 struct feed_order job_order(const struct job *j);          /* of the training samples */
-/* Adds lines for the user if batches leave out training samples, if there are fewer samples than a batch has, and if the
- * network ends with the softmax or sigmoid that its loss applies. */
+/* Adds lines for the user if batches leave out training samples, if there are fewer samples than a batch has, and if
+ * the network ends with the softmax or sigmoid that its loss applies. */
 void job_notes(const struct job *j, struct text *out);
 /* Model FLOPs of a sample in training: multiply-adds times two of convolutions, products and attention; forward, and
  * the gradients of inputs and of weights that are computed. Recomputation does not count (Chowdhery et al., PaLM,
