@@ -254,7 +254,7 @@ else
         esac
         check "a disk that fails to $fault: 74, in a line" \
             [ "$code/$(our_lines)/$(grep -c "^mpstaged: .*disk/rank-0: .*$*" "$aside/err")" = 74/1/1 ]
-        [ "$code" -eq 74 ] || why
+        [ "$code" -eq 74 ] || { echo "# exit status $code"; why; }
     done
 fi
 tap_done
