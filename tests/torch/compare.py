@@ -131,8 +131,8 @@ def zoo(name, where, gradients, trained, evaluated):
 def half(name, where, gradients):
     """bf16 keeps 8 bits, so each stored activation is off by up to 2^-9. A gradient is a sum of many such products. The
     limit is a fiftieth for all of them, or 1.25 times what PyTorch's autocast has: over seeds the ratio is 0.9 to 1.15.
-    For the farthest single one it is 1.5 times autocast's farthest; a layer that is wrong is off by all. Where PyTorch 1.13
-    lacks an operator, the figures of 2.15 count, or the fiftieth and a fifth for a single one."""
+    For the farthest single one it is 1.5 times autocast's farthest; a layer that is wrong is off by all. Where PyTorch
+    1.13 lacks an operator, the figures of 2.15 count, or the fiftieth and a fifth for a single one."""
     with open(f"{where}/{name}.json") as f:
         had = json.load(f)["half"]
     ours, exact = safetensors_read(gradients), safetensors_read(f"{where}/{name}-exact.safetensors")
