@@ -17,7 +17,8 @@ struct st_tensor {
 };
 /* base: of adapters, the digest of the base weights they were trained with, from __metadata__; NULL: it has none */
 #define ST_BASE "mpstaged.base"
-/* any_ones: of a weight's dimensions those of 1 do not count; onnx: whose values are in memory; NULL: another file */
+/* any_ones: of a weight's dimensions those of 1 do not count, and NAME may also be NAME.2; onnx: whose values are in
+ * memory; NULL: another file */
 struct onnx_weights;
 struct st { const char *path, *base; int fd; uint64_t size; int n; struct st_tensor *t; struct arena *mem;
             bool any_ones; struct onnx_weights *onnx; };

@@ -192,6 +192,19 @@ static struct weights_at wanted_check(struct match *m, const struct st_entry *p,
     return item->at;
 }
 
+/* An ONNX file has equal vectors of several layers once: the model's NAME.2 is NAME there. */
+static struct weight_item *item_of(const struct items *t, const char *name)
+{
+    struct weight_item *item = item_find(t, name);
+    size_t n = strlen(name);
+    while (n && name[n - 1] >= '0' && name[n - 1] <= '9') n--;
+    if (item || n < 2 || !name[n] || name[n - 1] != '.') return item;
+    char *first = strndup(name, n - 1);
+    item = item_find(t, first);
+    free(first);
+    return item && item->at.file->any_ones ? item : NULL;
+}
+
 /* Checks the unused tensors: unknown ones, and second ones for the same name. The latter are never permitted, because
  * it is unknown which one counts. */
 static void rest_check(struct match *m, const struct items *t)
@@ -408,7 +421,7 @@ int weights_match(const char *path, const struct weights_want *w, struct st *con
     items_read(&t, file, n, w->allow);
     unwrap(&t, w);
     int bad = w->allow && w->allow->habits ? habits_apply(&m, &t, w->allow->habits, e) : 0;
-    for (int i = 0; i < w->n; i++) at[i] = wanted_check(&m, &w->tensor[i], item_find(&t, w->tensor[i].name));
+    for (int i = 0; i < w->n; i++) at[i] = wanted_check(&m, &w->tensor[i], item_of(&t, w->tensor[i].name));
     rest_check(&m, &t);
     list_end(&m.fault, "; ");
     if (m.fault.n) hints_add(&m, file, n, &m.fault.t);

@@ -164,78 +164,66 @@ static double element_value(int type, const char *at)
     }
 }
 
+/* A tensor's bytes. *read: memory to free, of a file beside it. NULL: the error is set. */
+static const char *bytes_of(const struct onnx_file *f, const Onnx__Tensor *t, struct onnx_weight *w, char **read,
+                            struct err *e)
+{
+    uint64_t size;
+    *read = NULL;
+    if (onnx_place(f, t, w, e)) return NULL;
+    if (!w->in) return w->values;
+    const int fd = file_open(w->in, &size, e);
+    if (fd < 0) return NULL;
+    *read = mem_alloc(w->bytes + 1);
+    const int bad = file_read_at(fd, w->in, w->at, *read, w->bytes, e);
+    close(fd);
+    if (!bad) return *read;
+    free(*read);
+    *read = NULL;
+    return NULL;
+}
+
 int onnx_values(const struct onnx_file *f, const Onnx__Tensor *t, double *out, struct err *e)
 {
     struct onnx_weight w;
-    uint64_t size;
-    if (onnx_place(f, t, &w, e)) return -1;
-    char *read = NULL;
-    if (w.in) {
-        const int fd = file_open(w.in, &size, e);
-        if (fd < 0) return -1;
-        read = mem_alloc(w.bytes + 1);
-        const int bad = file_read_at(fd, w.in, w.at, read, w.bytes, e);
-        close(fd);
-        if (bad) { free(read); return -1; }
-        w.values = read;
-    }
+    char *read;
+    const char *bytes = bytes_of(f, t, &w, &read, e);
+    if (!bytes) return -1;
     for (int64_t i = 0, n = onnx_count(t); i < n; i++)
-        out[i] = element_value(t->data_type, (const char *)w.values + (size_t)i * element(t->data_type));
+        out[i] = element_value(t->data_type, bytes + (size_t)i * element(t->data_type));
     free(read);
     return 0;
 }
 
-/* ---- all weights ------------------------------------------------------------------------------------------------- */
-
-bool onnx_is_plain(struct onnx_file *f, const Onnx__Tensor *t)
+bool onnx_is_plain(const struct onnx_file *f, const Onnx__Tensor *t)
 {
     struct onnx_weight w;
     struct err none = {0};
-    if (t->n_dims != 1 || !onnx_floats(t) || onnx_place(f, t, &w, &none) || !w.values) return false;
+    char *read;
+    int64_t longest = 1;
+    for (size_t i = 0; i < t->n_dims; i++) if (t->dims[i] > longest) longest = t->dims[i];
+    if (!t->n_dims || longest != onnx_count(t) || !onnx_floats(t)) return false;
+    const char *bytes = bytes_of(f, t, &w, &read, &none);
+    if (!bytes) return false;
     const size_t each = element(t->data_type);
-    return w.bytes < 2 * each || !memcmp(w.values, (const char *)w.values + each, w.bytes - each);
+    const double first = element_value(t->data_type, bytes);
+    const bool plain = longest > 1 ? !memcmp(bytes, bytes + each, w.bytes - each) : first == 0 || first == 1;
+    free(read);
+    return plain;
 }
 
-const char *onnx_name_again(const struct onnx_file *f, const char *name, int use)
-{
-    return use > 1 ? arena_printf(f->mem, "%s.%d", onnx_name(f, name), use) : onnx_name(f, name);
-}
-
-/* How often nodes read each name. */
-static struct name_table uses_of(const Onnx__Graph *g, int *count)
-{
-    struct name_table t = {0};
-    int n = 0;
-    for (size_t i = 0; i < g->n_node; i++)
-        for (size_t k = 0; k < g->node[i]->n_input; k++) {
-            const int at = name_table_find(&t, g->node[i]->input[k]);
-            if (at < 0) name_table_add(&t, g->node[i]->input[k], n);
-            count[at < 0 ? n++ : at]++;
-        }
-    return t;
-}
+/* ---- all weights ------------------------------------------------------------------------------------------------- */
 
 int onnx_weights_open(const char *path, struct onnx_weights *w, struct err *e)
 {
     *w = (struct onnx_weights){.file = onnx_file_open(path, e)};
     if (!w->file) return -1;
     const Onnx__Graph *g = w->file->model->graph;
-    size_t inputs = 0;
-    for (size_t i = 0; i < g->n_node; i++) inputs += g->node[i]->n_input;
-    int *count = arena_alloc(w->file->mem, inputs * sizeof *count + 1);
-    struct name_table uses = uses_of(g, count);
-    w->of = arena_alloc(w->file->mem, (g->n_initializer + g->n_node + inputs) * sizeof *w->of + 1);
+    w->of = arena_alloc(w->file->mem, (g->n_initializer + g->n_node) * sizeof *w->of + 1);
     for (size_t i = 0; i < g->n_initializer; i++) {
         const Onnx__Tensor *t = g->initializer[i];
         if (!onnx_floats(t) || !t->n_dims) continue;
         if (onnx_place(w->file, t, &w->of[w->n++], e)) goto bad;
-        const int at = t->name ? name_table_find(&uses, t->name) : -1;
-        const int n = at >= 0 && count[at] > 1 && onnx_is_plain(w->file, t) ? count[at] : 1;
-        for (int k = 2; k <= n; k++, w->n++) {
-            w->of[w->n] = w->of[w->n - 1];
-            w->of[w->n].name = onnx_name_again(w->file, t->name, k);
-        }
-        if (at >= 0) count[at] = 0;                      /* a second tensor of that name */
     }
     for (size_t i = 0; i < g->n_node; i++) {             /* and of nodes Constant, under the names of their values */
         const Onnx__Node *x = g->node[i];
@@ -246,10 +234,8 @@ int onnx_weights_open(const char *path, struct onnx_weights *w, struct err *e)
         if (onnx_place(w->file, a->t, &w->of[w->n], e)) goto bad;
         w->of[w->n++].name = onnx_name(w->file, x->output[0]);
     }
-    name_table_free(&uses);
     return 0;
 bad:
-    name_table_free(&uses);
     onnx_weights_close(w);
     return -1;
 }

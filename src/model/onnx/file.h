@@ -16,10 +16,9 @@ struct onnx_file { const char *path; struct arena *mem; Onnx__Model *model; };
 struct onnx_file *onnx_file_open(const char *path, struct err *e);
 void onnx_file_close(struct onnx_file *f);
 
-/* Whether it is a vector of one number again and again, as weights of norms begin with. Exporters write those of
- * several layers once; each layer has its own nevertheless. */
-bool onnx_is_plain(struct onnx_file *f, const Onnx__Tensor *t);
-const char *onnx_name_again(const struct onnx_file *f, const char *name, int use);     /* of that use, from 1 on */
+/* Whether it is a vector of one number again and again, as weights of norms begin with; of one element: 0 or 1.
+ * Exporters write those of several layers once; each layer has its own nevertheless. */
+bool onnx_is_plain(const struct onnx_file *f, const Onnx__Tensor *t);
 /* The name of a parameter or a node: characters that names in our graphs cannot have become _. In the file's arena. */
 const char *onnx_name(const struct onnx_file *f, const char *name);
 bool onnx_floats(const Onnx__Tensor *t);

@@ -8,11 +8,14 @@ enum { NODES_MOST = 1 << 16 };
 
 int import_fail(struct import *m, const char *fmt, ...)
 {
-    char raw[300], text[400], name[120], op[60];
+    char raw[300] = "", text[400], name[120], op[60];
+    const char two[] = "with two samples: ";
+    const size_t at = m->two ? sizeof two - 1 : 0;
     va_list ap;
     if (m->e->code) return -1;
+    memcpy(raw, two, at);
     va_start(ap, fmt);
-    vsnprintf(raw, sizeof raw, fmt, ap);
+    vsnprintf(raw + at, sizeof raw - at, fmt, ap);
     va_end(ap);
     text_printable(raw, text, sizeof text);              /* names of the file are in it */
     if (!m->node) return err_set(m->e, E_DATA, "%s: %s", m->file->path, text);
@@ -151,8 +154,71 @@ static int twins(struct import *m, import_op *f, struct value **in, struct value
         any |= in2[i] != in[i];
     }
     if (!any) return 0;
-    if (f(m, in2, n_in, out2, n_out)) return -1;
+    m->two = true;
+    if (f(m, in2, n_in, out2, n_out)) return import_fail(m, "%s", m->b->e.text);
+    m->two = false;
     for (int i = 0; i < n_out; i++) if (out[i]) out[i]->twin = out2[i];
+    return 0;
+}
+
+/* Whether known numbers are the same for each sample: with two samples they are there twice along the axis that is
+ * `behind` others from the last one. */
+static bool repeats(struct import *m, struct value *v, int behind)
+{
+    const struct axes *one = &v->at, *two = &v->twin->at;
+    const int axis = one->n - 1 - behind;
+    int64_t outer = 1, inner = 1;
+    if (one->n != two->n || axis < 0 || one->d[axis] != 1 || two->d[axis] != 2) return false;
+    for (int i = 0; i < one->n; i++) {
+        if (i != axis && one->d[i] != two->d[i]) return false;
+        if (i < axis) outer *= one->d[i];
+        if (i > axis) inner *= one->d[i];
+    }
+    struct axes first = *two;                            /* of a view, without its numbers */
+    first.d[axis] = 1;
+    if (!two->stride[axis] && v->from == v->twin->from && v->c == v->twin->c && axes_same(one, &first)) return true;
+    const double *c = fixed_numbers(m, v), *c2 = c ? fixed_numbers(m, v->twin) : NULL;
+    for (int64_t i = 0; c2 && i < outer; i++)
+        for (int k = 0; k < 2; k++)
+            if (memcmp(c2 + (2 * i + k) * inner, c + i * inner, (size_t)inner * sizeof *c)) return false;
+    return c2 != NULL;
+}
+
+static bool same_numbers(struct import *m, struct value *v)
+{
+    const int64_t n = axes_count(&v->at);
+    if (v->at.n != v->twin->at.n || memcmp(v->at.d, v->twin->at.d, (size_t)v->at.n * sizeof *v->at.d)) return false;
+    const double *c = fixed_numbers(m, v), *c2 = c ? fixed_numbers(m, v->twin) : NULL;
+    return c2 && !memcmp(c, c2, (size_t)n * sizeof *c);
+}
+
+/* Beside activations, known numbers that depend on the number of samples must be the same for each sample, and may not
+ * have more dimensions: the output would have them. Sizes of some operators are looked at by their own functions. */
+static int known_check(struct import *m, struct value **in)
+{
+    static const char *const broadcasts[] = {"Add", "Concat", "Div", "MatMul", "Max", "Min", "Mul", "Pow", "Sub", "Sum",
+                                             "Where"};
+    static const struct { const char *op; int input; } sizes[] = {{"Expand", 1}, {"Reshape", 1}, {"Resize", 3},
+                                                                  {"Slice", 2}};
+    const int n_in = (int)m->node->n_input;
+    const char *op = m->node->op_type;
+    bool spreads = false;
+    int most = 0, behind = -1;
+    for (size_t i = 0; i < sizeof broadcasts / sizeof *broadcasts; i++) spreads |= !strcmp(op, broadcasts[i]);
+    for (int i = 0; i < n_in; i++) {
+        if (!in[i] || is_fixed(in[i])) continue;
+        if (in[i]->at.n > most) most = in[i]->at.n;
+        if (in[i]->at.sample && in[i]->at.outer == 1) behind = in[i]->at.n - in[i]->at.sample;
+    }
+    for (int i = 0; i < n_in; i++) {
+        struct value *v = in[i];
+        if (!is_fixed(v)) continue;
+        if (spreads && v->at.n > most) return import_fail(m, "known numbers of more dimensions than its activation");
+        bool own = !v->twin || same_numbers(m, v) || (spreads && behind >= 0 && repeats(m, v, behind));
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            own |= sizes[k].input == i && !strcmp(op, sizes[k].op);
+        if (!own) return import_fail(m, "its input %d depends on the number of samples", i);
+    }
     return 0;
 }
 
@@ -177,8 +243,9 @@ static int node_add(struct import *m, const Onnx__Node *n)
     for (int i = 0; i < needs; i++) if (!in[i]) return import_fail(m, "its input %d is missing", i);
     if (known && fold_knows(n->op_type) && n->n_input && strcmp(n->op_type, "Gather")) f = import_fold;
     if (!f) return import_fail(m, "there is no counterpart of this operator but for known numbers");
-    if (f(m, in, (int)n->n_input, out, (int)n->n_output)) return import_fail(m, "%s", m->b->e.text);
-    if (known && twins(m, f, in, out)) return import_fail(m, "%s", m->b->e.text);
+    if ((!known && known_check(m, in)) || f(m, in, (int)n->n_input, out, (int)n->n_output))
+        return import_fail(m, "%s", m->b->e.text);
+    if (known && twins(m, f, in, out)) return -1;
     for (size_t i = 0; i < n->n_output; i++) {
         if (!*n->output[i] || !out[i]) continue;
         if (size_check(m, out[i])) return -1;
@@ -189,21 +256,22 @@ static int node_add(struct import *m, const Onnx__Node *n)
     return m->folded > most ? import_fail(m, "more known numbers than a file may have") : 0;
 }
 
-/* Marks the nodes that the output needs. ONNX lists producers first, so one way back is enough. */
-static void needed_mark(struct import *m, const char *output, bool *needed, struct name_table *uses, int *count)
+/* Marks the nodes that the output needs, and counts what they read. ONNX lists producers first, so one way back is
+ * enough. */
+static void needed_mark(struct import *m, const char *output, bool *needed)
 {
     const Onnx__Graph *g = m->file->model->graph;
-    name_table_add(uses, output, 0);
-    count[0] = 1;
+    name_table_add(&m->reads, output, 0);
+    m->read[0].n = 1;
     int n = 1;
     for (size_t i = g->n_node; i-- > 0;) {
         const Onnx__Node *x = g->node[i];
-        for (size_t k = 0; k < x->n_output; k++) needed[i] |= name_table_find(uses, x->output[k]) >= 0;
+        for (size_t k = 0; k < x->n_output; k++) needed[i] |= name_table_find(&m->reads, x->output[k]) >= 0;
         for (size_t k = 0; needed[i] && k < x->n_input; k++) {
-            const int at = name_table_find(uses, x->input[k]);
-            if (at >= 0) { count[at]++; continue; }
-            count[n] = 1;
-            name_table_add(uses, x->input[k], n++);
+            int at = name_table_find(&m->reads, x->input[k]);
+            if (at < 0) name_table_add(&m->reads, x->input[k], at = n++);
+            m->read[at].n++;
+            m->read[at].by = x;
         }
     }
 }
@@ -211,25 +279,23 @@ static void needed_mark(struct import *m, const char *output, bool *needed, stru
 static int nodes(struct import *m, const char *output)
 {
     const Onnx__Graph *g = m->file->model->graph;
-    struct name_table uses = {0};
     size_t names = 1;
     if (g->n_node > NODES_MOST) return import_fail(m, "more than %d nodes", NODES_MOST);
     for (size_t i = 0; i < g->n_node; i++) names += g->node[i]->n_input;
     bool *needed = mem_alloc(g->n_node + 1);
-    int *count = mem_alloc(names * sizeof *count), bad = 0;
-    needed_mark(m, output, needed, &uses, count);
+    m->read = arena_alloc(m->file->mem, names * sizeof *m->read);
+    int bad = 0;
+    needed_mark(m, output, needed);
     for (size_t i = 0; i < g->n_node && !bad; i++) {
         const Onnx__Node *x = g->node[i];
         if (!needed[i]) continue;
         bad = node_add(m, x);
         for (size_t k = 0; k < x->n_output && !bad; k++) {
             struct value *v = value_named(m, x->output[k]);
-            const int at = name_table_find(&uses, x->output[k]);
-            if (v && at >= 0) v->uses += count[at];
+            const int at = name_table_find(&m->reads, x->output[k]);
+            if (v && at >= 0) v->uses += m->read[at].n;
         }
     }
-    name_table_free(&uses);
-    free(count);
     free(needed);
     return bad;
 }
@@ -335,6 +401,7 @@ int onnx_build(struct graph_builder *b, const char *path, const struct onnx_ask 
     vec_free(&m.used);
     name_table_free(&m.named);
     name_table_free(&m.bases);
+    name_table_free(&m.reads);
     vec_free(&m.last);
     onnx_file_close(m.file);
     return bad;

@@ -3,15 +3,19 @@
 #include <stdio.h>
 #include "model/onnx/value.h"
 
-/* "3x5", or "3" if all are the same. */
-static void dims_add(char *to, size_t size, const char *name, const int64_t *v, int n)
+enum { WINDOW_MOST = INT32_MAX };                       /* points */
+
+/* "3x5", or "3" if all are the same. 65: a number beyond WINDOW_MOST. */
+static int dims_add(struct import *m, struct text *to, const char *name, const int64_t *v, int n)
 {
-    size_t at = strlen(to);
-    at += (size_t)snprintf(to + at, size - at, " %s=", name);
     bool same = true;
-    for (int i = 1; i < n; i++) same &= v[i] == v[0];
-    for (int i = 0; i < (same ? 1 : n); i++)
-        at += (size_t)snprintf(to + at, size - at, "%s%lld", i ? "x" : "", (long long)v[i]);
+    for (int i = 0; i < n; i++) {
+        if (v[i] < 0 || v[i] > WINDOW_MOST) return import_fail(m, "%s of %lld", name, (long long)v[i]);
+        same &= v[i] == v[0];
+    }
+    text_add(to, " %s=", name);
+    for (int i = 0; i < (same ? 1 : n); i++) text_add(to, "%s%lld", i ? "x" : "", (long long)v[i]);
+    return 0;
 }
 
 /* Windows of a convolution or a pooling. n: dimensions of space. */
@@ -42,8 +46,11 @@ static int windows_of(struct import *m, const struct axes *at, const struct axes
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (attribute(m, of[i].name) && ints_of(m, of[i].name, NULL, of[i].to) != w->n)
             return import_fail(m, "%s does not fit its input", of[i].name);
-    for (int i = 0; i < w->n; i++)
+    for (int i = 0; i < w->n; i++) {
         if (w->kernel[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1) return import_fail(m, "windows below 1");
+        if (w->kernel[i] > WINDOW_MOST || w->stride[i] > WINDOW_MOST || w->dilation[i] > WINDOW_MOST)
+            return import_fail(m, "windows of more than %d points", WINDOW_MOST);
+    }
     if (!strncmp(pad, "SAME", 4) && !strcmp(m->node->op_type, "ConvTranspose"))
         return import_fail(m, "auto_pad of a transposed convolution");
     if (!strncmp(pad, "SAME", 4)) return same_pads(m, at, w);
@@ -51,6 +58,7 @@ static int windows_of(struct import *m, const struct axes *at, const struct axes
         return import_fail(m, "pads does not fit its input");
     for (int i = 0; i < w->n; i++) {
         if (pads[i] != pads[i + w->n]) return import_fail(m, "padding that differs from side to side");
+        if (pads[i] < 0 || pads[i] > WINDOW_MOST) return import_fail(m, "padding of %lld", (long long)pads[i]);
         w->pad[i] = pads[i];
     }
     return 0;
@@ -87,22 +95,16 @@ static int one_input(struct import *m, const char *op, const char *attrs, struct
 /* The Add that alone reads this node's output, if it adds a known number to each of the channels; else NULL. */
 static const Onnx__Node *bias_find(const struct import *m, int n, int64_t channels, struct value **bias)
 {
-    const Onnx__Graph *g = m->file->model->graph;
     const char *name = m->node->output[0];
-    const Onnx__Node *reader = NULL;
-    struct value *w = NULL;
-    int readers = !strcmp(g->output[0]->name, name);
-    for (size_t i = 0; i < g->n_node; i++)
-        for (size_t k = 0; k < g->node[i]->n_input; k++) {
-            if (strcmp(g->node[i]->input[k], name)) continue;
-            readers++;
-            reader = g->node[i];
-            w = reader->n_input == 2 ? value_named(m, reader->input[1 - k]) : NULL;
-        }
-    if (readers != 1 || !reader || !reader->op_type || strcmp(reader->op_type, "Add") || !w || !is_fixed(w) ||
-        w->at.n < n - 1 || !axes_along(&w->at, n, 1) || axes_count(&w->at) != channels) return NULL;
+    const int at = name_table_find(&m->reads, name);
+    const struct reads *r = at < 0 ? NULL : &m->read[at];
+    const Onnx__Node *x = r && r->n == 1 ? r->by : NULL;
+    if (!x || !x->op_type || strcmp(x->op_type, "Add") || x->n_input != 2) return NULL;
+    struct value *w = value_named(m, x->input[!strcmp(x->input[0], name)]);
+    if (!is_fixed(w) || !w->from || w->at.n < n - 1 || w->at.n > n || !axes_along(&w->at, n, 1) ||
+        axes_count(&w->at) != channels) return NULL;
     *bias = w;
-    return reader;
+    return x;
 }
 
 static bool is_zero(struct import *m, struct value *v)
@@ -115,7 +117,7 @@ static bool is_zero(struct import *m, struct value *v)
 
 static int import_conv(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
-    char attrs[300] = "";
+    struct text attrs = {0};
     struct windows w;
     const bool turned = !strcmp(m->node->op_type, "ConvTranspose");
     struct value *bias = n_in > 2 ? in[2] : NULL;
@@ -130,19 +132,17 @@ static int import_conv(struct import *m, struct value **in, int n_in, struct val
     const int64_t channels = turned ? in[1]->at.d[1] * groups : in[1]->at.d[0];
     if (bias && is_fixed(bias) && (!bias->from || bias->constant) && is_zero(m, bias)) bias = NULL;
     if (!bias) added = bias_find(m, in[1]->at.n, channels, &bias);
-    snprintf(attrs, sizeof attrs, "channels=%lld groups=%lld bias=%s", (long long)channels, (long long)groups,
-             bias ? "yes" : "no");
-    dims_add(attrs, sizeof attrs, "kernel", w.kernel, w.n);
-    dims_add(attrs, sizeof attrs, "stride", w.stride, w.n);
-    dims_add(attrs, sizeof attrs, "padding", w.pad, w.n);
-    dims_add(attrs, sizeof attrs, "dilation", w.dilation, w.n);
-    if (turned && attribute(m, "output_padding")) {
-        int64_t more[RANK];
-        if (ints_of(m, "output_padding", NULL, more) != w.n) return import_fail(m, "output_padding does not fit");
-        dims_add(attrs, sizeof attrs, "output_padding", more, w.n);
-    }
+    int64_t more[RANK] = {0};
+    const bool longer = turned && attribute(m, "output_padding");
+    if (longer && ints_of(m, "output_padding", NULL, more) != w.n)
+        return import_fail(m, "output_padding does not fit");
+    text_add(&attrs, "channels=%lld groups=%lld bias=%s", (long long)channels, (long long)groups, bias ? "yes" : "no");
     const char *name = node_name(m, in[1]);
-    const int y = emit(m, turned ? "conv_transpose" : "conv", name, attrs, t);
+    const int y = dims_add(m, &attrs, "kernel", w.kernel, w.n) || dims_add(m, &attrs, "stride", w.stride, w.n) ||
+                  dims_add(m, &attrs, "padding", w.pad, w.n) || dims_add(m, &attrs, "dilation", w.dilation, w.n) ||
+                  (longer && dims_add(m, &attrs, "output_padding", more, w.n)) ? -1
+                  : emit(m, turned ? "conv_transpose" : "conv", name, attrs.s, t);
+    text_free(&attrs);
     if (y < 0 || take_weight(m, in[1], name, 0) || (bias && !is_fixed(bias)) ||
         (bias && take_weight(m, bias, name, 1)))
         return m->e->code ? -1 : import_fail(m, "its bias is not known");
@@ -170,7 +170,7 @@ static int import_batch_norm(struct import *m, struct value **in, int n_in, stru
 
 static int import_pool(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
-    char attrs[200] = "";
+    struct text attrs = {0};
     struct windows w;
     const bool most = *m->node->op_type == 'M';
     if (need_view(m, in[0]) || windows_of(m, &in[0]->at, NULL, &w)) return -1;
@@ -185,26 +185,29 @@ static int import_pool(struct import *m, struct value **in, int n_in, struct val
     if (!most && padded && !attr_int(m, "count_include_pad", 0))
         return import_fail(m, "count_include_pad=0: a mean that leaves out its padding");
     if (n_out > 1 && m->node->n_output > 1 && *m->node->output[1]) return import_fail(m, "the places of maxima");
-    dims_add(attrs, sizeof attrs, "kernel", w.kernel, w.n);
-    dims_add(attrs, sizeof attrs, "stride", w.stride, w.n);
-    dims_add(attrs, sizeof attrs, "padding", w.pad, w.n);
-    return one_input(m, most ? "max_pool" : "avg_pool", attrs, in[0], out);
+    const int bad = dims_add(m, &attrs, "kernel", w.kernel, w.n) || dims_add(m, &attrs, "stride", w.stride, w.n) ||
+                    dims_add(m, &attrs, "padding", w.pad, w.n) ||
+                    one_input(m, most ? "max_pool" : "avg_pool", attrs.s, in[0], out);
+    text_free(&attrs);
+    return bad ? -1 : 0;
 }
 
 /* Resize and Upsample: the nearest point below, or linear between neighbours. */
 static int import_resize(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
-    char attrs[160] = "";
+    struct text attrs = {0};
     const bool old = *m->node->op_type == 'U' || m->opset < 11;
     const char *mode = attr_word(m, "mode", "nearest"),
                *where = old ? "asymmetric" : attr_word(m, "coordinate_transformation_mode", "half_pixel"),
                *round = old ? "floor" : attr_word(m, "nearest_mode", "round_prefer_floor");
     struct value *scales = n_in > (old ? 1 : 2) ? in[old ? 1 : 2] : NULL, *sizes = n_in > 3 ? in[3] : NULL;
-    int64_t size[RANK];
+    int64_t size[RANK], two[RANK];
     if (need_view(m, in[0])) return -1;
     const int n = in[0]->at.n;
     const bool linear = !strcmp(mode, "linear"), corners = !strcmp(where, "align_corners");
     if (sizes && ints_of(m, NULL, sizes, size) != n) return import_fail(m, "its sizes are not known");
+    if (sizes && (twins_of(m, NULL, sizes, two) != n || !twins_fit(&in[0]->at, n, size, two)))
+        return import_fail(m, "its sizes depend on the number of samples");
     if (!sizes) {
         const double *c = is_fixed(scales) && axes_count(&scales->at) == n ? fixed_numbers(m, scales) : NULL;
         if (!c) return import_fail(m, "its scales are not known");
@@ -230,9 +233,11 @@ static int import_resize(struct import *m, struct value **in, int n_in, struct v
     if (linear ? !corners && strcmp(where, "half_pixel") && strcmp(where, "pytorch_half_pixel")
                : strcmp(mode, "nearest") || !(floor || half))
         return import_fail(m, "mode %s with %s and %s", mode, where, round);
-    dims_add(attrs, sizeof attrs, "size", size + 2, n - 2);
-    if (linear) snprintf(attrs + strlen(attrs), 40, " linear=yes align_corners=%s", corners ? "yes" : "no");
-    return one_input(m, "upsample", attrs, in[0], out);
+    int bad = dims_add(m, &attrs, "size", size + 2, n - 2);
+    if (linear) text_add(&attrs, " linear=yes align_corners=%s", corners ? "yes" : "no");
+    bad = bad || one_input(m, "upsample", attrs.s, in[0], out);
+    text_free(&attrs);
+    return bad ? -1 : 0;
 }
 
 static int import_prelu(struct import *m, struct value **in, int n_in, struct value **out, int n_out)

@@ -85,7 +85,7 @@ static int import_reshape(struct import *m, struct value **in, int n_in, struct 
     if (open >= 0) two[open] = all > 0 ? 2 * axes_count(a) / all : 0;
     for (int i = 0; i < n; i++) {
         if (two[i] == d[i]) continue;
-        if (a->sample && (sample >= 0 || two[i] != 2 * d[i])) return import_fail(m, "%s", apart);
+        if (a->sample && (sample >= 0 || two[i] % 2 || two[i] / 2 != d[i])) return import_fail(m, "%s", apart);
         sample = i;
     }
     return reshaped(m, in[0], n, d, sample, out);
@@ -194,8 +194,10 @@ static int import_slice(struct import *m, struct value **in, int n_in, struct va
         const int axis = axis_of(m, &v->at, axes[i]);
         if (axis < 0) return -1;
         const int64_t d = v->at.d[axis];
-        if (v->at.sample == axis + 1 && !start[i] && step[i] == 1 && two[i] >= 2 * d) continue;      /* all samples */
+        const bool all = two[i] == end[i] ? end[i] >= INT32_MAX : end[i] == d && two[i] == 2 * d;
+        if (v->at.sample == axis + 1 && !start[i] && step[i] == 1 && all) continue;      /* all samples */
         if (part_check(m, v, axis)) return -1;
+        if (end[i] != two[i]) return import_fail(m, "its end depends on the number of samples");
         if (step[i] == -1 && is_fixed(v) && (start[i] == -1 || start[i] >= d - 1) && end[i] < -d) {
             v = part(m, v, axis, d - 1, d, -1);          /* all of it, backwards */
             continue;
@@ -232,11 +234,19 @@ static int import_split(struct import *m, struct value **in, int n_in, struct va
 
 static int import_expand(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
-    int64_t d[RANK];
+    int64_t d[RANK], two[RANK];
     const int n = ints_of(m, NULL, n_in > 1 ? in[1] : NULL, d);
     if (movable(m, in[0])) return -1;
     const struct axes *a = &in[0]->at;
-    if (n < 0 || a->n > RANK) return import_fail(m, "its shape is not known");
+    if (n < 0 || a->n > RANK || twins_of(m, NULL, in[1], two) != n)
+        return import_fail(m, "its shape is not known");
+    if (!is_fixed(in[0]))
+        for (int i = 0; i < n; i++) {
+            const int behind = n - 1 - i;
+            const bool samples = a->sample && behind == a->n - a->sample;
+            if (two[i] != d[i] && !(samples && two[i] / 2 == d[i]))
+                return import_fail(m, "its shape depends on the number of samples");
+        }
     struct axes at = {.n = n > a->n ? n : a->n, .offset = a->offset};
     for (int i = 0; i < at.n; i++) {
         const int of = i - (at.n - a->n), to = i - (at.n - n);

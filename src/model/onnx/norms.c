@@ -94,6 +94,7 @@ int import_global_mean(struct import *m, struct value **in, int n_in, struct val
 {
     bool gone[RANK] = {false};
     for (int i = 2; i < in[0]->at.n; i++) gone[i] = true;
+    if (in[0]->at.sample > 2) return import_fail(m, "a mean over samples");
     return pooled(m, in[0], gone, true, out);
 }
 
@@ -157,10 +158,16 @@ int import_rms_norm(struct import *m, struct value **in, int n_in, struct value 
     return rms_norm(m, in[0], attr_real(m, "epsilon", 1e-5), in[1], out);
 }
 
+static int channels_first(struct import *m, struct value *x)
+{
+    if (x->at.sample > 1) return import_fail(m, "samples are not the first dimension of its input");
+    return x->at.n > 1 ? channels_of(m, x, 1) : import_fail(m, "it has no channels");
+}
+
 static int of_channels(struct import *m, struct value **in, int n_in, int64_t groups, struct value **out)
 {
     char attrs[80];
-    const int t = in[0]->at.n > 1 ? channels_of(m, in[0], 1) : import_fail(m, "it has no channels");
+    const int t = channels_first(m, in[0]);
     if (t < 0) return -1;
     if (!is_fixed(in[1]) || !is_fixed(in[2])) return import_fail(m, "its weights are not known");
     snprintf(attrs, sizeof attrs, "eps=%.9g affine=yes", attr_real(m, "epsilon", 1e-5));
@@ -219,7 +226,7 @@ static int group_end(struct import *m, struct value *v, struct value *b, struct 
     char attrs[80];
     struct value x = *v->a;
     x.at = v->at;
-    const int t = x.at.n > 1 ? channels_of(m, &x, 1) : import_fail(m, "it has no channels");
+    const int t = channels_first(m, &x);
     snprintf(attrs, sizeof attrs, "eps=%.9g affine=yes groups=%lld", v->k, (long long)v->k2);
     const int y = t < 0 ? -1 : emit_norm(m, "group_norm", attrs, t, v->b, b);
     if (y < 0) return -1;
@@ -276,7 +283,12 @@ int norm_binary(struct import *m, char sign, struct value *a, struct value *b, s
     if (sign == '+' && (is_part(a, N_SCALED) || is_part(a, N_GROUP_SCALED)) && is_fixed(b) &&
         !axes_along(&b->at, a->at.n, is_part(a, N_SCALED) ? a->at.n - 1 : 1))
         return import_fail(m, "its bias is not one number for each channel");
-    if (sign == '+' && is_part(a, N_SCALED) && is_fixed(b)) return layer_norm(m, a->a, a->k, a->b, b, out) ? -1 : 1;
+    if (sign == '+' && is_part(a, N_SCALED) && is_fixed(b) && a->uses < 2)
+        return layer_norm(m, a->a, a->k, a->b, b, out) ? -1 : 1;
     if (sign == '+' && is_part(a, N_GROUP_SCALED) && is_fixed(b)) return group_end(m, a, b, out);
-    return import_fail(m, "part of a norm that has no counterpart");
+    for (int i = 0; i < 2; i++) {                        /* a norm without a bias is a layer; others are incomplete */
+        struct value *v = i ? b : a;
+        if (v && v->kind == V_NORM && norm_view(m, v)) return -1;
+    }
+    return 0;
 }

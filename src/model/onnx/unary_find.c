@@ -196,7 +196,6 @@ int function_view(struct import *m, struct value *v)
     return 0;
 }
 
-/* Sum or product of two tensors. The axes of b may be 1 where those of a are not. */
 /* Axes along which each element is repeated have one element again. */
 static struct axes unrepeated(const struct axes *at)
 {
@@ -205,6 +204,7 @@ static struct axes unrepeated(const struct axes *at)
     return a;
 }
 
+/* Sum or product of two tensors. The axes of b may be 1 where those of a are not. */
 static int two_views(struct import *m, enum code code, struct value *a, struct value *b, struct value **out)
 {
     const struct axes of_a = unrepeated(&a->at), of_b = unrepeated(&b->at);
@@ -212,6 +212,8 @@ static int two_views(struct import *m, enum code code, struct value *a, struct v
         if (code == C_DIV || code == C_SUB) return import_fail(m, "its first operand is the smaller one");
         return two_views(m, code, b, a, out);
     }
+    if (b->at.n > a->at.n || !axes_fit(&a->at, &b->at))
+        return import_fail(m, "its operands do not fit each other");
     struct value other = *b;
     if (code == C_SUB) other.scale = -other.scale;
     if (code == C_MUL) other.at = of_b;
@@ -221,7 +223,6 @@ static int two_views(struct import *m, enum code code, struct value *a, struct v
     int x = whole_of(m, a), y = x < 0 ? -1 : whole_of(m, b);
     if (y < 0) return -1;
     const struct shape s = m->b->tensor.v[x].shape, t = m->b->tensor.v[y].shape;
-    if (!axes_fit(&a->at, &b->at)) return import_fail(m, "its operands do not fit each other");
     if (!axes_aligned(&a->at, &b->at)) return import_fail(m, "it joins different samples");
     const bool all = axes_same(&a->at, &b->at);
     if (!all && code != C_MUL) return import_fail(m, "its operands differ in their dimensions or their order");

@@ -126,6 +126,13 @@ bool axes_fit(const struct axes *a, const struct axes *b)
     return true;
 }
 
+bool twins_fit(const struct axes *a, int n, const int64_t *d, const int64_t *two)
+{
+    for (int i = 0; i < n; i++)                          /* counted from the last one, as dimensions are broadcast */
+        if (two[i] != (a->sample && n - i == a->n - a->sample + 1 ? 2 * d[i] : d[i])) return false;
+    return true;
+}
+
 int axis_of(struct import *m, const struct axes *a, int64_t axis)
 {
     if (axis < 0) axis += a->n;
@@ -286,6 +293,15 @@ static struct param *param_of(struct import *m, const char *node, int slot)
     return &m->b->param.v[m->b->node.v[m->b->tensor.v[t].producer].param[slot]];
 }
 
+/* NAME.2, NAME.3 and so on, but for names that the file has. */
+static const char *name_again(struct import *m, const char *name, int *last)
+{
+    const char *again;
+    do again = arena_printf(m->file->mem, "%s.%d", name, ++*last);
+    while (value_named(m, again));
+    return onnx_name(m->file, again);
+}
+
 int take_weight(struct import *m, struct value *w, const char *node, int slot)
 {
     const struct axes a = without_ones(&w->at), row = axes_of(a.n, a.d);
@@ -299,16 +315,26 @@ int take_weight(struct import *m, struct value *w, const char *node, int slot)
     if (shape_count(&p->shape) != w->count)
         return import_fail(m, "the weight %s is %s, and %s is needed", w->name, shape_text(&s, has),
                            shape_text(&p->shape, wants));
-    int uses = 1;
-    for (int i = 0; i < m->used.n; i++) {
+    const char *name = onnx_name(m->file, w->name);
+    int first = -1, tie = -1;
+    for (int i = 0; i < m->used.n && tie < 0; i++) {
         const struct used_weight *u = &m->used.v[i];
         if (u->from != w->from) continue;
-        if (!w->constant && onnx_is_plain(m->file, w->from)) { uses++; continue; }
-        graph_tie(m->b, node, slot, u->node, u->slot);
+        if (first < 0) first = i;
+        /* of a layer whose weight is tied: it is the same layer */
+        if (slot && slot == u->slot && param_of(m, node, 0) == param_of(m, u->node, 0)) tie = i;
+    }
+    if (first >= 0 && tie < 0) {
+        struct used_weight *u = &m->used.v[first];
+        if (!u->plain) u->plain = !w->constant && onnx_is_plain(m->file, w->from) ? 1 : -1;
+        if (u->plain < 0) tie = first;
+        else name = name_again(m, w->name, &u->last);
+    }
+    if (tie >= 0) {
+        graph_tie(m->b, node, slot, m->used.v[tie].node, m->used.v[tie].slot);
         return m->b->e.code ? import_fail(m, "%s", m->b->e.text) : 0;
     }
-    *vec_push(&m->used) = (struct used_weight){w->from, node, slot};
-    const char *name = onnx_name_again(m->file, w->name, uses);
+    *vec_push(&m->used) = (struct used_weight){w->from, node, slot, 0, 1};
     if (strcmp(p->name, name)) graph_name(m->b, node, slot, name);
     if (w->constant) param_freeze(param_of(m, node, slot), 0);
     return m->b->e.code ? import_fail(m, "%s", m->b->e.text) : 0;

@@ -7,8 +7,8 @@ enum { RANK = 8, FOLD_MOST = 1 << 22 };                 /* dimensions; elements 
 
 /* A way to look at elements that lie in a row: index i of axis k is `rep[k]` times each of the numbers
  * offset + stride[k] * (i / rep[k]).
- * All numbers are of one sample. sample: with any number of samples axis sample - 1 has that many times the elements,
- * of which `outer` are counted before the sample changes; 0: of known numbers, and where a file has one sample. */
+ * All numbers are of one sample. sample: with any number of samples axis sample - 1 has that many times the elements;
+ * the samples run through along it `outer` times. 0: of known numbers, and where a file has one sample. */
 struct axes { int n; int64_t d[RANK], stride[RANK], rep[RANK], offset; int sample; int64_t outer; };
 
 enum value_kind {
@@ -50,7 +50,11 @@ struct import {
     const struct onnx_ask *ask;
     const Onnx__Node *node;                             /* at which it is, for messages and names */
     VEC(struct value *) value; struct name_table named;
-    VEC(struct used_weight { const Onnx__Tensor *from; const char *node; int slot; }) used;
+    /* plain: onnx_is_plain of `from`; last: the number of its last name. Both of the first use; 0: not asked */
+    VEC(struct used_weight { const Onnx__Tensor *from; const char *node; int slot; int plain; int last; }) used;
+    struct name_table reads;                            /* by nodes that the output needs: how often, and the last */
+    struct reads { int n; const Onnx__Node *by; } *read;
+    bool two;                                           /* it computes known numbers for two samples */
     struct name_table bases; VEC(int) last;             /* of names: how often */
     int64_t opset, folded;                              /* folded: numbers that were computed */
     int tokens, positions;                              /* tensors of a decoder; -1: none */
@@ -76,6 +80,8 @@ bool axes_aligned(const struct axes *a, const struct axes *b);     /* samples li
 bool axes_along(const struct axes *a, int n, int axis);
 /* Whether the dimensions are equal, or those of b 1 or missing in front. */
 bool axes_fit(const struct axes *a, const struct axes *b);
+/* Whether n dimensions with two samples, `two`, are those with one, d, but for the axis of a's samples. */
+bool twins_fit(const struct axes *a, int n, const int64_t *d, const int64_t *two);
 /* An axis of the standard, which may count from the end; -1: out of range, the error is set. */
 int axis_of(struct import *m, const struct axes *a, int64_t axis);
 
