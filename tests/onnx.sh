@@ -77,6 +77,7 @@ near "gates of linear layers, a bias by itself, a sum of two" layers other.npy
 # Norms whose bias is zero, and without one: as an operator, and in parts.
 for n in norms:ln.bias vit:ln1.bias; do
     net ${n%:*}
+    rm -f same.npy without.npy
     for to in same without; do
         sed "s/^weight ${n#*:} /zeros ${n#*:} /" "$texts/${n%:*}.txt" >"$aside/other.txt"
         [ $to = same ] ||
@@ -85,7 +86,7 @@ for n in norms:ln.bias vit:ln1.bias; do
         job threads -c net.conf $kind --predict $to.npy
         [ "$code" -eq 0 ] || why
     done
-    check "$n: the same without it" cmp -s same.npy without.npy
+    check "$n: the same without it" cmp same.npy without.npy
 done
 
 # Equal vectors of one number, written once for several layers: each has its own, which trains.
@@ -155,10 +156,16 @@ net_of() {
 takes() {
     takes_text=$1; shift
     net_of "$@" 'p = GlobalAveragePool(m)' 'y = Flatten(p)'
+    rm -f taken.npy
     job threads -c net.conf -o data.labels=vector -o train.loss=mse --predict taken.npy
     [ "$code" -eq 0 ] || why
     [ -e first.npy ] || cp taken.npy first.npy
-    check "$takes_text" cmp -s taken.npy first.npy
+    check "$takes_text" cmp taken.npy first.npy
+}
+# ties: of weights of the network in net.onnx
+ties() {
+    job threads -c net.conf -o data.labels=vector -o train.loss=mse --print-graph
+    [ "$code" -eq 0 ] && grep -c '^tie' "$aside/out"
 }
 c='c = Conv(x, w) pads=[1,1,1,1]' g='g = GlobalAveragePool(c)' s='s = Sigmoid(g)' m='m = Mul(c, s)'
 takes "a gate" "$c" "$g" "$s" "$m"
@@ -167,6 +174,31 @@ takes "a bias of zeros" 'const n 1 4' 'z = ConstantOfShape(n)' 'c = Conv(x, w, z
 takes "a concatenation of one" 'k = Concat(x) axis=1' 'c = Conv(k, w) pads=[1,1,1,1]' "$g" "$s" "$m"
 takes "shapes that have the number of samples" 'const t 1 0' 'const l 1 -1' 'h = Shape(x)' 'n = Gather(h, t)' \
     'nl = Concat(n, l) axis=0' 'r = Reshape(x, nl)' 'q = Reshape(r, h)' 'c = Conv(q, w) pads=[1,1,1,1]' "$g" "$s" "$m"
+# Norms of equal vectors.
+rm first.npy
+t='t = Transpose(x) perm=[0,2,3,1]' m='m = Transpose(n2) perm=[0,3,1,2]'
+takes "two norms" 'ones s 4' 'zeros z 4' 'ones s9 4' 'zeros z9 4' "$t" \
+    'n1 = LayerNormalization(t, s, z)' 'n2 = LayerNormalization(n1, s9, z9)' "$m"
+for how in Identity Cast; do
+    takes "vectors that each has, one behind $how" 'ones s 4' 'zeros z 4' "$t" "si = $how(s) to=1" \
+        'n1 = LayerNormalization(t, s, z)' 'n2 = LayerNormalization(n1, si, z)' "$m"
+    equal "$how: nothing is tied" "$(ties)" 0
+done
+"$tool" make "$aside/of.txt" net.onnx net.onnx.data
+equal "nor where they lie in another file" "$(ties)" 0
+net_of 'ones s 4' 'ones s.2 4' 'zeros z 4' "$t" \
+    'n0 = LayerNormalization(t, s, z)' 'n1 = LayerNormalization(n0, s.2, z)' 'n2 = LayerNormalization(n1, s, z)' "$m" \
+    'p = GlobalAveragePool(m)' 'y = Flatten(p)'
+equal "a vector that has the name of another's second use" "$(ties)" 0
+net_of 'zeros z 4' 'c = Conv(x, w, z) pads=[1,1,1,1]' 'd = Conv(c, w, z) pads=[1,1,1,1]' \
+    'p = GlobalAveragePool(d)' 'y = Flatten(p)'
+equal "a layer that is applied twice is tied, its zeros too" "$(ties)" 2
+rm first.npy
+takes "a norm before a function" 'ones s 4' 'zeros z 4' "$t" 'n1 = LayerNormalization(t, s, z) epsilon=1e-5' \
+    'r = Relu(n1)' 'n2 = Add(r, n1)' "$m"
+takes "in parts and without a bias" 'ones s 4' 'real e scalar 1e-5' "$t" 'a = ReduceMean(t) axes=[-1]' \
+    'd = Sub(t, a)' 'q = Mul(d, d)' 'v = ReduceMean(q) axes=[-1]' 'f = Add(v, e)' 'i = Sqrt(f)' 'u = Div(d, i)' \
+    'n1 = Mul(u, s)' 'r = Relu(n1)' 'n2 = Add(r, n1)' "$m"
 for op in Acos Acosh AffineGrid And ArgMax Bernoulli BitShift BlackmanWindow Celu Col2Im Compress ConvInteger \
     DeformConv DepthToSpace DequantizeLinear Det DFT DynamicQuantizeLinear Einsum EyeLike GRU GatherElements \
     GlobalLpPool GlobalMaxPool GridSample Hardmax If LRN LSTM LogSoftmax Loop \
@@ -208,6 +240,35 @@ says "one of the samples" 'node a \(Slice\): it takes some of the samples' 'cons
     'a = Slice(x, z, e, z)' 'y = Add(x, a)'
 says "the first sample" 'node a \(Gather\): it takes some of the samples' 'const z 1 0' 'a = Gather(x, z)' \
     'y = Add(x, a)'
+says "two of the samples" 'node a \(Slice\): it takes some of the samples' 'const z 1 0' 'const e 1 2' \
+    'a = Slice(x, z, e, z)' 'y = Add(x, a)'
+h='h = Shape(x)' i='const i 1 0' n='n = Gather(h, i)' on='depends on the number of samples'
+says "the last sample" "node a \\(Slice\\): its input 1 $on" "$h" "$i" "$n" 'const k 1 1' 'f = Sub(n, k)' \
+    'const e 1 9223372036854775807' 'a = Slice(x, f, e, i)' 'y = Add(x, a)'
+says "the number of samples as a factor" "node y \\(Mul\\): its input 1 $on" "$h" "$i" "$n" 'f = Cast(n) to=1' \
+    'y = Mul(x, f)'
+says "channels up to that number" "node a \\(Slice\\): its end $on" "$h" "$i" "$n" 'const k 1 1' \
+    'a = Slice(x, i, n, k)' 'y = Relu(a)'
+says "points of that number" "node y \\(Resize\\): its sizes depend" "$h" "$i" "$n" 'const c 3 1 4 6' \
+    'const t 1 6' 'u = Mul(n, t)' 'g = Concat(c, u) axis=0' \
+    'y = Resize(x,,, g) coordinate_transformation_mode=asymmetric'
+for op in 'InstanceNormalization(e, b, b)' 'GlobalAveragePool(e)'; do
+    says "${op%(*} across samples" "node y \\(${op%(*}\\): .*samples" 'r = Relu(x)' 'const s 3 0 4 -1' \
+        'a = Reshape(r, s)' 'const z 1 0' 'd = Unsqueeze(a, z)' 'e = Transpose(d) perm=[0,2,1,3]' "y = $op"
+done
+says "gates of which one is repeated" 'node m \(Mul\): its operands do not fit' 'g = GlobalAveragePool(x)' \
+    's = Sigmoid(g)' "$h" 'f = Expand(s, h)' 'm = Mul(g, f)' 'y = Conv(m, w) pads=[1,1,1,1]'
+says "a weight of more dimensions" 'node y \(Add\): known numbers of more dimensions' 'weight v 1x1x4x1x1' \
+    'c = Conv(x, w)' 'y = Add(c, v)'
+says "a gate of more dimensions" 'node y \(Mul\): its operands do not fit' 'c = Conv(x, w) pads=[1,1,1,1]' \
+    'g = GlobalAveragePool(c)' 'const z 1 0' 'u = Unsqueeze(g, z)' 'y = Mul(c, u)'
+big='[1111111111111111111,2222222222222222222,3333333333333333333]'
+for what in kernel_shape strides pads dilations output_padding; do
+    value=$big
+    [ $what != pads ] || value=${big%]},${big#[}
+    input=nx4x6x6x6 says "$what without a measure" 'node y \(ConvTranspose\): .* [0-9]+' 'weight k 4x4x3x3x3' \
+        "y = ConvTranspose(x, k) $what=$value"
+done
 says "samples behind channels" 'node y \(Transpose\): samples are not the first dimension of its output' \
     'r = Relu(x)' 'y = Transpose(r) perm=[1,0,2,3]'
 says "samples in another order" 'node y \(Reshape\): it does not keep samples apart' \
