@@ -210,6 +210,22 @@ while kill -HUP "$launcher" 2>/dev/null; do n=$((n + 1)); sleep 0.001; done
 code=0; wait "$launcher" || code=$?
 check "$n times SIGHUP in a run of matrix products: it ends with $code" [ "$n" -gt 20 -a "$code" -eq 0 ]
 equal "with the bits of one without" "$(hash_of products)" "$(hash_of struck-often)"
+# UCX gives SIGHUP back its first effect when it is unloaded.
+cat >"$aside/gives.c" <<'END'
+#include <signal.h>
+#include <unistd.h>
+__attribute__((destructor)) static void give(void)
+{
+    signal(SIGHUP, SIG_DFL);
+    kill(getpid(), SIGHUP);
+    usleep(1000);
+}
+END
+if cc -shared -fPIC -o "$aside/gives.so" "$aside/gives.c" 2>"$aside/cc" && [ -z "${SANITIZED:-}" ]; then
+    code=0; LD_PRELOAD=$aside/gives.so "$mpstaged" -c products.conf --run-dir gives --steps 2 \
+        >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+    equal "SIGHUP after the run, in the program's last moment" "$code" 0
+else skip "SIGHUP in the program's last moment" "no compiler, or sanitizers"; fi
 
 # ---- while it evaluates ----------------------------------------------------------------------------------------------
 write_conf eval.conf 's/samples = 200/&  test_samples = 1000000000/; s/steps = 3/steps = 1/'

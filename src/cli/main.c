@@ -48,7 +48,10 @@ int main(int argc, char **argv)
         code = log_error(e.code, e.text);
         /* mpirun 5.0 ends all ranks when the first one fails, even before it has read that rank's message */
         if (!first) sleep(1);
-    } else if (o.mode == MODE_RUN || opts_measures(&o)) code = run_main(&o, &argc, &argv);
+    } else if (o.mode == MODE_RUN || opts_measures(&o)) {
+        code = run_main(&o, &argc, &argv);
+        shutdown_over();
+    }
     else if (!first) code = 0;
     else {
         shutdown_begin(false);

@@ -25,7 +25,9 @@ static struct {
     atomic_int state;                                     /* enum shutdown_state */
     _Atomic uint64_t since;                               /* when the first failure came; 0: none */
     _Atomic(const char *) doing;                          /* NULL: the phase's name */
-    sem_t came;                                           /* posted then */
+    sem_t came;                                           /* posted then, and by shutdown_over */
+    sem_t deaf;                                           /* posted when no thread receives signals */
+    atomic_bool over;
     bool runs;
     pid_t launcher;                                       /* 0: none */
     atomic_bool trains;                                   /* then saved is valid */
@@ -287,6 +289,13 @@ static void *watch(void *arg)
 {
     (void)arg;
     while (sem_wait(&ending.came)) continue;
+    if (atomic_load(&ending.over)) {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, NULL);
+        sem_post(&ending.deaf);
+        for (;;) pause();
+    }
     struct shutdown_times t = shutdown_now();
     on_time(ending.runs ? t.late : 0);
     if (state_move(ON_LATE) == DO_ASK) scheduler_ask(SHUTDOWN_ASK_END);
@@ -348,11 +357,26 @@ void shutdown_begin(bool runs)
     pthread_t thread;
     ending.runs = runs;
     sem_init(&ending.came, 0, 0);
+    sem_init(&ending.deaf, 0, 0);
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
     if (pthread_create(&thread, NULL, watch, NULL) == 0) pthread_detach(thread);
     else abort_request(FAILURE_NOBODY, E_OS, "cannot create a thread (ulimit -u, ulimit -v)"), shutdown_end();
     leave_to_watch(which, sizeof which / sizeof *which);
+}
+
+void shutdown_over(void)
+{
+    enum { MOST_MS = 100 };
+    struct timespec until;
+    if (atomic_load(&ending.since)) return;               /* the thread is at its deadlines */
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += MOST_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    atomic_store(&ending.over, true);
+    sem_post(&ending.came);
+    while (sem_clockwait(&ending.deaf, CLOCK_MONOTONIC, &until) && errno == EINTR) continue;
 }
 
 void shutdown_ignore(void)

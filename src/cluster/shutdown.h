@@ -16,6 +16,9 @@
  * runs: this process trains; other modes end at once. That thread also runs the handlers; the caller and all threads
  * that it makes later block these signals. Called once, before anything else. */
 void shutdown_begin(bool runs);
+/* The program returns from main: signals have no effect any more, unless one has ended the run. Libraries that are
+ * unloaded may give SIGHUP back its first effect, as UCX does, and the status would become 129. */
+void shutdown_over(void);
 /* For a run: ignores SIGHUP, SIGUSR1, SIGUSR2 and SIGPIPE. Modes that only print do end with their reader or
  * terminal. */
 void shutdown_ignore(void);
