@@ -31,7 +31,9 @@ static void samples_note(const struct job *j, struct text *out)
 static void loss_note(const struct job *j, struct text *out)
 {
     const struct graph *g = j->graph;
-    const int loss = g->loss < 0 ? -1 : g->tensor[g->loss].producer, last = g->tensor[g->output].producer;
+    const int loss = g->loss < 0 ? -1 : g->tensor[g->loss].producer;
+    int last = g->tensor[g->output].producer;
+    while (last >= 0 && !strcmp(g->node[last].op->name, "flatten")) last = g->tensor[g->node[last].in[0]].producer;
     if (loss < 0 || last < 0 || j->conf->run.evaluate) return;
     const struct op_kind *k = g->node[loss].op;
     const char *own = k->probabilities ? "softmax" : k->logits ? "sigmoid" : "";
