@@ -249,8 +249,10 @@ says "the number of samples as a factor" "node y \\(Mul\\): its input 1 $on" "$h
     'y = Mul(x, f)'
 says "channels up to that number" "node a \\(Slice\\): its end $on" "$h" "$i" "$n" 'const k 1 1' \
     'a = Slice(x, i, n, k)' 'y = Relu(a)'
-says "points of that number" "node y \\(Resize\\): its sizes depend" "$h" "$i" "$n" 'const c 3 1 4 6' \
+says "points of that number" "node y \\(Resize\\): .* sizes depend" "$h" "$i" "$n" 'const c 3 1 4 6' \
     'const t 1 6' 'u = Mul(n, t)' 'g = Concat(c, u) axis=0' \
+    'y = Resize(x,,, g) coordinate_transformation_mode=asymmetric'
+says "one sample of all" 'node y \(Resize\): it changes the number' 'const g 4 1 4 12 12' \
     'y = Resize(x,,, g) coordinate_transformation_mode=asymmetric'
 for op in 'InstanceNormalization(e, b, b)' 'GlobalAveragePool(e)'; do
     says "${op%(*} across samples" "node y \\(${op%(*}\\): .*samples" 'r = Relu(x)' 'const s 3 0 4 -1' \

@@ -206,8 +206,9 @@ static int import_resize(struct import *m, struct value **in, int n_in, struct v
     const int n = in[0]->at.n;
     const bool linear = !strcmp(mode, "linear"), corners = !strcmp(where, "align_corners");
     if (sizes && ints_of(m, NULL, sizes, size) != n) return import_fail(m, "its sizes are not known");
-    if (sizes && (twins_of(m, NULL, sizes, two) != n || !twins_fit(&in[0]->at, n, size, two)))
-        return import_fail(m, "its sizes depend on the number of samples");
+    if (sizes && (twins_of(m, NULL, sizes, two) != n || !twins_fit(&in[0]->at, n, size, two) ||
+                  (m->open && two[0] == size[0])))
+        return import_fail(m, "it changes the number of samples, or its sizes depend on it");
     if (!sizes) {
         const double *c = is_fixed(scales) && axes_count(&scales->at) == n ? fixed_numbers(m, scales) : NULL;
         if (!c) return import_fail(m, "its scales are not known");

@@ -240,13 +240,8 @@ static int import_expand(struct import *m, struct value **in, int n_in, struct v
     const struct axes *a = &in[0]->at;
     if (n < 0 || a->n > RANK || twins_of(m, NULL, in[1], two) != n)
         return import_fail(m, "its shape is not known");
-    if (!is_fixed(in[0]))
-        for (int i = 0; i < n; i++) {
-            const int behind = n - 1 - i;
-            const bool samples = a->sample && behind == a->n - a->sample;
-            if (two[i] != d[i] && !(samples && two[i] / 2 == d[i]))
-                return import_fail(m, "its shape depends on the number of samples");
-        }
+    if (!is_fixed(in[0]) && !twins_fit(a, n, d, two))
+        return import_fail(m, "its shape depends on the number of samples");
     struct axes at = {.n = n > a->n ? n : a->n, .offset = a->offset};
     for (int i = 0; i < at.n; i++) {
         const int of = i - (at.n - a->n), to = i - (at.n - n);

@@ -128,8 +128,10 @@ bool axes_fit(const struct axes *a, const struct axes *b)
 
 bool twins_fit(const struct axes *a, int n, const int64_t *d, const int64_t *two)
 {
-    for (int i = 0; i < n; i++)                          /* counted from the last one, as dimensions are broadcast */
-        if (two[i] != (a->sample && n - i == a->n - a->sample + 1 ? 2 * d[i] : d[i])) return false;
+    for (int i = 0; i < n; i++) {                        /* counted from the last one, as dimensions are broadcast */
+        const bool samples = a->sample && n - 1 - i == a->n - a->sample, twice = two[i] % 2 == 0 && two[i] / 2 == d[i];
+        if (two[i] != d[i] && !(samples && twice)) return false;
+    }
     return true;
 }
 

@@ -80,7 +80,8 @@ bool axes_aligned(const struct axes *a, const struct axes *b);     /* samples li
 bool axes_along(const struct axes *a, int n, int axis);
 /* Whether the dimensions are equal, or those of b 1 or missing in front. */
 bool axes_fit(const struct axes *a, const struct axes *b);
-/* Whether n dimensions with two samples, `two`, are those with one, d, but for the axis of a's samples. */
+/* Whether n dimensions with two samples, `two`, are those with one, d, but for the axis of a's samples, which may be
+ * twice as long. */
 bool twins_fit(const struct axes *a, int n, const int64_t *d, const int64_t *two);
 /* An axis of the standard, which may count from the end; -1: out of range, the error is set. */
 int axis_of(struct import *m, const struct axes *a, int64_t axis);
