@@ -199,6 +199,16 @@ takes "a norm before a function" 'ones s 4' 'zeros z 4' "$t" 'n1 = LayerNormaliz
 takes "in parts and without a bias" 'ones s 4' 'real e scalar 1e-5' "$t" 'a = ReduceMean(t) axes=[-1]' \
     'd = Sub(t, a)' 'q = Mul(d, d)' 'v = ReduceMean(q) axes=[-1]' 'f = Add(v, e)' 'i = Sqrt(f)' 'u = Div(d, i)' \
     'n1 = Mul(u, s)' 'r = Relu(n1)' 'n2 = Add(r, n1)' "$m"
+# Sizes that are rounded down from a product of FLOAT, in double a little less than 14.
+"$tool" data x.npy 2x4x10x10
+rm first.npy
+input=nx4x10x10 h='h = Shape(x)' m='m = Resize(x,,, sizes) mode=linear'
+n='n = Slice(h, z, two, z)' sizes='sizes = Concat(n, s) axis=0'
+takes "sizes" "$h" 'const z 1 0' 'const two 1 2' "$n" 'const s 2 14 14' "$sizes" "$m"
+takes "sizes that are computed" "$h" 'const z 1 0' 'const two 1 2' "$n" 'const four 1 4' 'q = Slice(h, two, four, z)' \
+    'f = Cast(q) to=1' 'real k scalar 1.4' 'g = Mul(f, k)' 'r = Floor(g)' 's = Cast(r) to=7' "$sizes" "$m"
+input=
+"$tool" data x.npy 2x4x6x6
 for op in Acos Acosh AffineGrid And ArgMax Bernoulli BitShift BlackmanWindow Celu Col2Im Compress ConvInteger \
     DeformConv DepthToSpace DequantizeLinear Det DFT DynamicQuantizeLinear Einsum EyeLike GRU GatherElements \
     GlobalLpPool GlobalMaxPool GridSample Hardmax If LRN LSTM LogSoftmax Loop \
@@ -264,6 +274,33 @@ says "a weight of more dimensions" 'node y \(Add\): known numbers of more dimens
     'c = Conv(x, w)' 'y = Add(c, v)'
 says "a gate of more dimensions" 'node y \(Mul\): its operands do not fit' 'c = Conv(x, w) pads=[1,1,1,1]' \
     'g = GlobalAveragePool(c)' 'const z 1 0' 'u = Unsqueeze(g, z)' 'y = Mul(c, u)'
+rows='t = Transpose(x) perm=[0,2,1,3]' far='const s 3 -1 4 6'
+says "a norm of rows as samples" 'node y \(InstanceNormalization\): the first dimension' "$rows" "$far" \
+    'a = Reshape(t, s)' 'y = InstanceNormalization(a, b, b)'
+says "groups of some channels" 'node c \(InstanceNormalization\): the first dimension' 'r = Relu(x)' \
+    'const s 3 -1 2 36' 'a = Reshape(r, s)' 'ones u 2' 'zeros z 2' 'c = InstanceNormalization(a, u, z)' \
+    'const q 4 -1 4 6 6' 'd = Reshape(c, q)' 'weight g 4x1x1' 'e = Mul(d, g)' 'y = Add(e, g)'
+says "a mean over no axes" 'node y \(ReduceMean\): its axes are not known' 'const e 0' 'y = ReduceMean(x, e)'
+says "one point by another rule" 'node y \(Resize\): pytorch_half_pixel to one point' 'real k 4 1 1 0.16666667 1' \
+    'y = Resize(x,, k) mode=linear coordinate_transformation_mode=pytorch_half_pixel'
+input=nx4x7x6 says "a scale that is a little less" 'node y \(Resize\): scales that do not give' \
+    'real k 4 1 1 4.428571 1' 'y = Resize(x,, k) mode=linear'
+says "an input that nothing changes" 'node y \(Expand\): it has no layer' \
+    'c = Conv(x, w) pads=[1,1,1,1]' "$h" 'y = Expand(x, h)'
+says "an axis of channels and points" 'node y \(Reshape\): an axis of its output' 'r = Relu(x)' \
+    'const s 5 0 2 2 6 6' 'a = Reshape(r, s)' 'const q 4 0 2 12 6' 'y = Reshape(a, q)'
+scores='s = MatMul(i, t)' i='const s4 4 0 1 8 6'
+for mask in 'zeros z 2x1x1' 'zeros z 1x2x1x1'; do
+    input=nx8x6 says "a mask of more heads (${mask##* })" 'node s2 \(Add\): a mask that does not fit' \
+        "$mask" "$i" \
+        'i = Reshape(x, s4)' 't = Transpose(i) perm=[0,1,3,2]' "$scores" 's2 = Add(s, z)' 'p = Softmax(s2)' \
+        'y = MatMul(p, i)'
+done
+input=nx8x6 says "scores with other dimensions" 'node y \(MatMul\): its scores were put' "$i" 'i = Reshape(x, s4)' \
+    't = Transpose(i) perm=[0,1,3,2]' "$scores" 'const q 4 0 8 1 8' 's2 = Reshape(s, q)' 'p = Softmax(s2)' \
+    'y = MatMul(p, i)'
+says "batches of known matrices" 'node c \(MatMul\): batches of matrices' 'weight l 2x1x1x4' 'weight r 1x2x4x1' \
+    'c = MatMul(l, r)' 'y = Mul(x, c)'
 big='[1111111111111111111,2222222222222222222,3333333333333333333]'
 for what in kernel_shape strides pads dilations output_padding; do
     value=$big

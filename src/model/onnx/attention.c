@@ -121,6 +121,10 @@ static int attention(struct import *m, struct value *p, struct value *v, struct 
     int64_t heads[3], kv[3];
     const int n = p->a->at.n, w = v->at.n;
     if (n < 2 || p->b->at.n < 2 || w < 2) return import_fail(m, "it has no points and channels");
+    struct axes first = p->a->at;
+    first.d[n - 1] = p->b->at.d[p->b->at.n - 1];
+    if (p->at.n != n || memcmp(p->at.d, first.d, (size_t)n * sizeof *first.d))
+        return import_fail(m, "its scores were put into other dimensions");
     if (p->a->at.sample > n - 2 || v->at.sample > w - 2 || !axes_aligned(&p->a->at, &p->b->at) ||
         !axes_aligned(&p->a->at, &v->at))
         return import_fail(m, "its samples lie along its points or channels");
@@ -208,6 +212,7 @@ static int mask_kind(const double *c, const struct axes *mask, int64_t queries, 
 static int masked(struct import *m, struct value *v, const double *c, const struct axes *mask, struct value **out)
 {
     const int n = v->at.n, is = mask_kind(c, mask, v->at.d[n - 2], v->at.d[n - 1]);
+    if (mask->n > n || !axes_fit(&v->at, mask)) return import_fail(m, "a mask that does not fit its scores");
     if (is < 0) return import_fail(m, "a mask that is neither causal nor empty");
     *out = scores(m, V_SCORES, v, &v->at);
     (*out)->code |= is;

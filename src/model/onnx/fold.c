@@ -1,4 +1,5 @@
-/* Operators of known values: shapes, masks, tables of angles. Everything is computed in double. */
+/* Operators of known values: shapes, masks, tables of angles. Each operator computes in double and rounds to FLOAT
+ * once, unless its values are of type DOUBLE: sizes are often rounded down from products of FLOAT. */
 #include <math.h>
 #include "model/onnx/value.h"
 
@@ -288,9 +289,11 @@ static int reduce(struct import *m, bool mean, struct value **in, int n_in, stru
     bool gone[RANK] = {false};
     const struct axes *a = &in[0]->at;
     const double *c = fixed_numbers(m, in[0]);
-    const bool all = !attribute(m, "axes") && n_in < 2, keep = attr_int(m, "keepdims", 1);
-    const int n = all ? 0 : ints_of(m, "axes", n_in > 1 ? in[1] : NULL, axes);
+    const bool none = !attribute(m, "axes") && n_in < 2, keep = attr_int(m, "keepdims", 1);
+    const int n = none ? 0 : ints_of(m, "axes", n_in > 1 ? in[1] : NULL, axes);
+    const bool all = n == 0;
     if (!c || n < 0) return c ? import_fail(m, "its axes are not known") : -1;
+    if (all && attr_int(m, "noop_with_empty_axes", 0)) { *out = in[0]; return 0; }
     for (int k = 0; k < n; k++) {
         const int at = axis_of(m, a, axes[k]);
         if (at < 0) return -1;
@@ -322,7 +325,9 @@ static int matmul(struct import *m, struct value **in, struct value **out)
     if (a->n < 2 || b->n < 2 || a->d[a->n - 1] != b->d[b->n - 2]) return import_fail(m, "its inputs do not fit");
     const int64_t rows = a->d[a->n - 2], deep = a->d[a->n - 1], columns = b->d[b->n - 1],
                   batch = axes_count(a) / (rows * deep), of_b = axes_count(b) / (deep * columns);
-    if ((of_b != 1 && of_b != batch) || batch * rows * columns > FOLD_MOST / 64)
+    if (b->n > a->n || (of_b != 1 && (a->n != b->n || memcmp(a->d, b->d, (size_t)(a->n - 2) * sizeof *a->d))))
+        return import_fail(m, "batches of matrices that differ");
+    if (batch * rows * columns > FOLD_MOST / 64)
         return import_fail(m, "more known numbers than it may have");
     int64_t d[RANK];
     memcpy(d, a->d, sizeof d);
@@ -362,7 +367,7 @@ static int tile(struct import *m, struct value **in, int n_in, struct value **ou
     return 0;
 }
 
-int import_fold(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+static int fold(struct import *m, struct value **in, int n_in, struct value **out)
 {
     const int f = fold_find(m->node->op_type);
     if (f == F_MOD && attr_int(m, "fmod", 0)) return import_fail(m, "fmod");
@@ -390,4 +395,18 @@ int import_fold(struct import *m, struct value **in, int n_in, struct value **ou
         (*out)->c[0] = (double)axes_count(&in[0]->at);
         return 0;
     }
+}
+
+int import_fold(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    bool f64 = false;
+    if (fold(m, in, n_in, out)) return -1;
+    struct value *v = *out;
+    for (int i = 0; i < n_in; i++) {
+        if (v == in[i]) return 0;
+        f64 |= in[i] && in[i]->f64;
+    }
+    v->f64 = f64 && !v->whole;
+    for (int64_t i = 0; !v->whole && !f64 && i < v->count; i++) v->c[i] = (double)(float)v->c[i];
+    return 0;
 }

@@ -46,7 +46,8 @@ static void initializers(struct import *m)
         const Onnx__Tensor *t = g->initializer[i];
         if (!t->name || value_named(m, t->name)) continue;
         struct value *v = arena_alloc(m->file->mem, sizeof *v);
-        *v = (struct value){.kind = V_FIXED, .tensor = -1, .scale = 1, .from = t, .whole = !onnx_floats(t)};
+        *v = (struct value){.kind = V_FIXED, .tensor = -1, .scale = 1, .from = t, .whole = !onnx_floats(t),
+                            .f64 = t->data_type == ONNX_F64};
         v->at = axes_of((int)t->n_dims, t->dims);
         v->count = axes_count(&v->at);
         name_value(m, t->name, v);
@@ -357,16 +358,19 @@ static int output(struct import *m, struct value *v, struct onnx_net *net)
     }
     net->output = whole_of(m, v);
     if (net->output < 0) return -1;
+    if (m->b->tensor.v[net->output].producer < 0) return import_fail(m, "it has no layer");
     if (v->at.sample && (v->at.sample > 1 || v->at.outer > 1))
         return import_fail(m, "samples are not the first dimension of its output");
     const struct shape *s = &m->b->tensor.v[net->output].shape;
     const int64_t points = shape_count(s) / s->d[0];
+    for (int i = 0; i < v->at.n; i++)
+        if (v->at.stride[i] < points && v->at.d[i] > 1 && v->at.stride[i] * v->at.d[i] > points)
+            return import_fail(m, "an axis of its output is channels and points");
     for (int i = 0; i < v->at.n; i++)                    /* channels among each other, and points */
         for (int k = i + 1; k < v->at.n; k++)
             if (v->at.d[i] > 1 && v->at.d[k] > 1 && (v->at.stride[i] < points) == (v->at.stride[k] < points) &&
                 v->at.stride[i] < v->at.stride[k])
                 return import_fail(m, "its output has its points in another order");
-    if (!m->b->node.n) return import_fail(m, "it has no layer");
     if (shape_count(s) == s->d[0] && s->n > 1 && v->at.n == 2)
         net->output = emit(m, "flatten", "output", "", net->output);
     if (m->tokens >= 0 && m->ask->predicts) m->b->loss_op = op_find("token_loss");

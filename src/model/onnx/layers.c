@@ -213,7 +213,7 @@ static int import_resize(struct import *m, struct value **in, int n_in, struct v
         const double *c = is_fixed(scales) && axes_count(&scales->at) == n ? fixed_numbers(m, scales) : NULL;
         if (!c) return import_fail(m, "its scales are not known");
         for (int i = 0; i < n; i++) {
-            size[i] = integer_of((double)in[0]->at.d[i] * c[i] + 0.5);
+            size[i] = integer_of((double)floorf((float)in[0]->at.d[i] * (float)c[i]));
             if (fabs((double)size[i] - (double)in[0]->at.d[i] * c[i]) > 1e-3)
                 return import_fail(m, "scales that do not give whole numbers of points");
         }
@@ -227,6 +227,8 @@ static int import_resize(struct import *m, struct value **in, int n_in, struct v
     for (int i = 2; i < n; i++) {
         multiple &= size[i] % in[0]->at.d[i] == 0;
         twice &= multiple && size[i] <= 2 * in[0]->at.d[i];
+        if (linear && !strcmp(where, "pytorch_half_pixel") && size[i] == 1 && in[0]->at.d[i] > 1)
+            return import_fail(m, "pytorch_half_pixel to one point");
     }
     const bool floor = !strcmp(where, "asymmetric") &&
                        (!strcmp(round, "floor") || (twice && !strcmp(round, "round_prefer_floor"))),

@@ -30,6 +30,7 @@ static int reshaped(struct import *m, struct value *v, int n, const int64_t *d, 
         if (!c) return -1;
         if (count == axes_count(&v->at)) {
             *out = value_fixed(m, n, d, v->whole);
+            (*out)->f64 = v->f64;
             memcpy((*out)->c, c, (size_t)count * sizeof *c);
             return 0;
         }
@@ -46,15 +47,22 @@ static int import_same(struct import *m, struct value **in, int n_in, struct val
 static int import_cast(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     const int64_t to = attr_int(m, "to", ONNX_F32);
-    const bool whole = to != ONNX_F32 && to != ONNX_F64 && to != ONNX_F16 && to != ONNX_BF16;
+    const bool f64 = to == ONNX_F64, whole = to != ONNX_F32 && !f64 && to != ONNX_F16 && to != ONNX_BF16;
     *out = in[0];
     if (!is_fixed(in[0])) return whole && !in[0]->wide ? import_fail(m, "activations become integers") : 0;
-    if (whole == in[0]->whole && to != ONNX_BOOL) return 0;
+    if (whole == in[0]->whole && f64 == in[0]->f64 && to != ONNX_BOOL) return 0;
+    if (in[0]->from && !whole && !in[0]->whole) {        /* it may be a weight */
+        *out = value_again(m, in[0], &in[0]->at);
+        (*out)->f64 = f64;
+        return 0;
+    }
     const double *c = fixed_numbers(m, in[0]);
     if (!c) return -1;
     *out = value_fixed(m, in[0]->at.n, in[0]->at.d, whole);
+    (*out)->f64 = f64;
     for (int64_t i = 0; i < (*out)->count; i++)
-        (*out)->c[i] = to == ONNX_BOOL ? c[i] != 0 : whole ? (double)integer_of(c[i]) : c[i];
+        (*out)->c[i] = to == ONNX_BOOL ? c[i] != 0
+                     : whole ? (double)integer_of(c[i]) : f64 ? c[i] : (double)(float)c[i];
     return 0;
 }
 
@@ -419,7 +427,8 @@ static int import_constant(struct import *m, struct value **in, int n_in, struct
         if (onnx_place(m->file, t->t, &w, m->e)) return -1;
         const struct axes at = axes_of(w.shape.n, w.shape.d);
         *out = value_again(m, &(struct value){.kind = V_FIXED, .tensor = -1, .scale = 1, .from = t->t, .constant = true,
-                                              .count = axes_count(&at), .whole = !onnx_floats(t->t)}, &at);
+                                              .count = axes_count(&at), .whole = !onnx_floats(t->t),
+                                              .f64 = t->t->data_type == ONNX_F64}, &at);
         return 0;
     }
     const int64_t n = fs ? (int64_t)fs->n_floats : is ? (int64_t)is->n_ints : 1;

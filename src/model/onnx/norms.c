@@ -60,7 +60,7 @@ int import_reduce_mean(struct import *m, struct value **in, int n_in, struct val
     const struct value *x;
     const bool keep = attr_int(m, "keepdims", 1);
     const int n = ints_of(m, "axes", n_in > 1 ? in[1] : NULL, axes), last = v->at.n - 1;
-    if (n < 0) return import_fail(m, "its axes are not known");
+    if (n < 1) return import_fail(m, "its axes are not known");
     for (int i = 0; i < n; i++) {
         const int at = axis_of(m, &v->at, axes[i]);
         if (at < 0) return -1;
@@ -161,6 +161,7 @@ int import_rms_norm(struct import *m, struct value **in, int n_in, struct value 
 static int channels_first(struct import *m, struct value *x)
 {
     if (x->at.sample > 1) return import_fail(m, "samples are not the first dimension of its input");
+    if (x->at.d[0] != 1) return import_fail(m, "the first dimension of its input is more than its samples");
     return x->at.n > 1 ? channels_of(m, x, 1) : import_fail(m, "it has no channels");
 }
 
@@ -181,7 +182,8 @@ static int of_channels(struct import *m, struct value **in, int n_in, int64_t gr
 int import_instance_norm(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     if (need_view(m, in[0])) return -1;
-    if (is_fixed(in[1]) && in[0]->at.n == 3 && in[0]->at.sample < 2) {    /* groups as channels: a group norm */
+    const bool plain_input = in[0]->at.n == 3 && in[0]->at.sample < 2 && in[0]->at.d[0] == 1;
+    if (is_fixed(in[1]) && plain_input) {                /* groups as channels: a group norm */
         const struct shape *s = &m->b->tensor.v[in[0]->tensor].shape;
         const double *w = fixed_numbers(m, in[1]), *b = is_fixed(in[2]) ? fixed_numbers(m, in[2]) : NULL;
         bool plain = w && b && in[0]->at.d[1] < s->d[0] && s->d[0] % in[0]->at.d[1] == 0;

@@ -34,9 +34,9 @@ struct value {
     int uses;                                           /* by nodes that the output needs */
     struct axes at;
     /* V_FIXED: `from` is a tensor of the file as it is there, but for the axes; NULL: computed. c: all its elements,
-     * read when somebody asks; row: in the order of the axes. whole: integers or truth values. constant: of a node
-     * Constant, and never trained */
-    const Onnx__Tensor *from; double *c, *row; int64_t count; bool whole, constant;
+     * read when somebody asks; row: in the order of the axes. whole: integers or truth values; f64: of type DOUBLE.
+     * constant: of a node Constant, and never trained */
+    const Onnx__Tensor *from; double *c, *row; int64_t count; bool whole, f64, constant;
     struct value *twin;                                 /* what it is with two samples; NULL: the same */
     /* V_VIEW. wide: of tokens, an integer tensor. added: the Add whose known numbers it has already, as a bias */
     int tensor; double scale; bool wide; const Onnx__Node *added;
