@@ -86,6 +86,10 @@ check "three that find no room, the third behind the last step: the weights are 
     [ "$code $(grep -c '"event":"checkpoint_failed"' w/last/metrics.jsonl) $(ls w/last/weights.safetensors)" = \
     "0 3 w/last/weights.safetensors" ]
 rm -f again
+code=0
+MPSTAGED_FAULT_BELOW=$tmp_real/w/run/checkpoints MPSTAGED_FAULT='*:any:1+:eio' \
+    "$mpstaged" -c toy.conf --steps 20 --run-dir w/run --resume >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+equal "while the disk fails it does not begin, with a status that supervisors try again" "$code" 74
 job threads -c toy.conf --steps 20 --run-dir w/run --resume
 check "from which the run goes on" [ "$code" -eq 0 ]
 

@@ -83,8 +83,8 @@ int out_folder_join(struct out_folder *f, int dir, const char *shown, const char
 /* Syncs the folder, gives it its name and syncs the parent folder. Nothing may have that name: remove it before. If the
  * folder cannot get its name, it keeps the temporary one, which the text names. Closes it in any case. 73, 74. */
 int out_folder_commit(struct out_folder *f, struct err *e);
-/* Makes a trial folder with a file in it, and removes both. Fails with 73. A full disk is no error: it may have space
- * when it counts. */
+/* Makes a trial folder with a file in it, and removes both. 73; 74 if the disk fails (EIO). A full disk is no error: it
+ * may have space when it counts. */
 int out_folder_try(int dir, const char *shown, struct err *e);
 void out_folder_drop(struct out_folder *f);               /* removes the folder with its regular files, and closes it */
 void out_folder_close(struct out_folder *f);               /* leaves the folder and its files unchanged */

@@ -115,7 +115,8 @@ int out_folder_try(int dir, const char *shown, struct err *e)
     folder_clear(dir, shown, aside, &none);
     *e = (struct err){0};
     if (full == ENOSPC || full == EDQUOT) return 0;
-    return err_set(e, E_CANTCREAT, "%s: a run cannot create its output there: %s", shown, why.text);
+    const int code = full == EIO ? E_IO : E_CANTCREAT;   /* a disk may be back when a supervisor tries again */
+    return err_set(e, code, "%s: a run cannot create its output there: %s", shown, why.text);
 }
 
 void out_folder_drop(struct out_folder *f)
