@@ -231,19 +231,25 @@ static void *why_write(void *failure)
     return NULL;
 }
 
+/* Waits for a semaphore, so long at most. */
+static void wait_at_most(sem_t *s, int ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += ms * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    while (sem_clockwait(s, CLOCK_MONOTONIC, &until) && errno == EINTR) continue;
+}
+
 /* In a thread, because a file system that is not responding must not hold up the end. */
 static void why_tell(struct failure *f)
 {
     pthread_t thread;
-    struct timespec until;
     if (ending.dir < 0 || log_is_quiet()) return;
     sem_init(&ending.written, 0, 0);
     if (pthread_create(&thread, NULL, why_write, f)) return;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += DEADLINE_WHY * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    while (sem_clockwait(&ending.written, CLOCK_MONOTONIC, &until) && errno == EINTR) continue;
+    wait_at_most(&ending.written, DEADLINE_WHY);
 }
 
 /* SIGALRM ends the process if printing blocks, or the library that ends the job does. */
@@ -368,15 +374,10 @@ void shutdown_begin(bool runs)
 void shutdown_over(void)
 {
     enum { MOST_MS = 100 };
-    struct timespec until;
     if (atomic_load(&ending.since)) return;               /* the thread is at its deadlines */
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += MOST_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     atomic_store(&ending.over, true);
     sem_post(&ending.came);
-    while (sem_clockwait(&ending.deaf, CLOCK_MONOTONIC, &until) && errno == EINTR) continue;
+    wait_at_most(&ending.deaf, MOST_MS);
 }
 
 void shutdown_ignore(void)

@@ -182,8 +182,8 @@ static int of_channels(struct import *m, struct value **in, int n_in, int64_t gr
 int import_instance_norm(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     if (need_view(m, in[0])) return -1;
-    const bool plain_input = in[0]->at.n == 3 && in[0]->at.sample < 2 && in[0]->at.d[0] == 1;
-    if (is_fixed(in[1]) && plain_input) {                /* groups as channels: a group norm */
+    const bool grouped = in[0]->at.n == 3 && in[0]->at.sample < 2 && in[0]->at.d[0] == 1;
+    if (is_fixed(in[1]) && grouped) {                /* groups as channels: a group norm */
         const struct shape *s = &m->b->tensor.v[in[0]->tensor].shape;
         const double *w = fixed_numbers(m, in[1]), *b = is_fixed(in[2]) ? fixed_numbers(m, in[2]) : NULL;
         bool plain = w && b && in[0]->at.d[1] < s->d[0] && s->d[0] % in[0]->at.d[1] == 0;
