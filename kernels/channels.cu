@@ -93,7 +93,7 @@ extern "C" int k_channel_dropout(void *stream, const struct k_mask *m, const voi
 
 /* One thread a row: there are few channels where points are classified. */
 template <class T> struct softmax_op {
-    const T *x; T *y; int c;
+    const T *x; T *y; int c; bool logs;
     DEVICE void one(size_t i) const
     {
         const T *const row = x + i * (size_t)c;
@@ -101,36 +101,43 @@ template <class T> struct softmax_op {
         double sum = 0;
         for (int k = 1; k < c; k++) most = to_float(row[k]) > most ? to_float(row[k]) : most;
         for (int k = 0; k < c; k++) sum += exp((double)to_float(row[k]) - most);
-        for (int k = 0; k < c; k++)
-            from_float(&y[i * (size_t)c + (size_t)k], (float)(exp((double)to_float(row[k]) - most) / sum));
+        const double whole = logs ? most + log(sum) : sum;
+        for (int k = 0; k < c; k++) {
+            const double v = to_float(row[k]);
+            from_float(&y[i * (size_t)c + (size_t)k], (float)(logs ? v - whole : exp(v - most) / whole));
+        }
     }
 };
 
 template <class T> struct softmax_back_op {
-    const T *y, *gy; T *gx; int c; bool acc;
+    const T *y, *gy; T *gx; int c; bool logs, acc;
     DEVICE void one(size_t i) const
     {
         const size_t at = i * (size_t)c;
         double sum = 0;
-        for (int k = 0; k < c; k++) sum += (double)to_float(gy[at + k]) * to_float(y[at + k]);
-        for (int k = 0; k < c; k++) give(&gx[at + k], (float)(to_float(y[at + k]) * (to_float(gy[at + k]) - sum)), acc);
+        for (int k = 0; k < c; k++) sum += (double)to_float(gy[at + k]) * (logs ? 1 : to_float(y[at + k]));
+        for (int k = 0; k < c; k++) {
+            const float v = to_float(y[at + k]), g = to_float(gy[at + k]);
+            give(&gx[at + k], (float)(logs ? g - exp((double)v) * sum : v * (g - sum)), acc);
+        }
     }
 };
 
-template <class T> static int softmax_back(void *stream, const struct k_shape *s, const void *y, const struct k_grad *g)
+template <class T> static int softmax_back(void *stream, const struct k_shape *s, bool logs, const void *y,
+                                           const struct k_grad *g)
 {
     return launch_one(stream, (size_t)(s->n * s->points),
-                      softmax_back_op<T>{(const T *)y, (const T *)g->gy, (T *)g->gx, s->c, g->acc});
+                      softmax_back_op<T>{(const T *)y, (const T *)g->gy, (T *)g->gx, s->c, logs, g->acc});
 }
 
-extern "C" int k_softmax(void *stream, const struct k_shape *s, const void *x, void *y)
+extern "C" int k_softmax(void *stream, const struct k_shape *s, bool logs, const void *x, void *y)
 {
     const size_t rows = (size_t)(s->n * s->points);
-    return BY_TYPE(s->type, launch_one(stream, rows, softmax_op<float>{(const float *)x, (float *)y, s->c}),
-                   launch_one(stream, rows, softmax_op<bf16>{(const bf16 *)x, (bf16 *)y, s->c}));
+    return BY_TYPE(s->type, launch_one(stream, rows, softmax_op<float>{(const float *)x, (float *)y, s->c, logs}),
+                   launch_one(stream, rows, softmax_op<bf16>{(const bf16 *)x, (bf16 *)y, s->c, logs}));
 }
 
-extern "C" int k_softmax_back(void *stream, const struct k_shape *s, const void *y, const struct k_grad *g)
+extern "C" int k_softmax_back(void *stream, const struct k_shape *s, bool logs, const void *y, const struct k_grad *g)
 {
-    return BY_TYPE(s->type, softmax_back<float>(stream, s, y, g), softmax_back<bf16>(stream, s, y, g));
+    return BY_TYPE(s->type, softmax_back<float>(stream, s, logs, y, g), softmax_back<bf16>(stream, s, logs, y, g));
 }

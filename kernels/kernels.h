@@ -102,9 +102,9 @@ int k_prelu_slopes(void *stream, const struct k_prelu *p, const void *x, const s
  * x. */
 int k_repeat(void *stream, const struct k_shape *s, int count, const void *x, void *y);
 int k_repeat_back(void *stream, const struct k_shape *s, int count, const struct k_grad *g);
-/* softmax over the channels of each row; y: its output */
-int k_softmax(void *stream, const struct k_shape *s, const void *x, void *y);
-int k_softmax_back(void *stream, const struct k_shape *s, const void *y, const struct k_grad *g);
+/* softmax over the channels of each row, or its logarithm; y: its output */
+int k_softmax(void *stream, const struct k_shape *s, bool logs, const void *x, void *y);
+int k_softmax_back(void *stream, const struct k_shape *s, bool logs, const void *y, const struct k_grad *g);
 /* rounds to nearest, ties to even */
 int k_to_bf16(void *stream, size_t n, const float *x, void *y);
 /* y[rows][n] in the type: code x factor / 127, a factor for each row (plan/format.h). */

@@ -194,6 +194,15 @@ net_of 'zeros z 4' 'c = Conv(x, w, z) pads=[1,1,1,1]' 'd = Conv(c, w, z) pads=[1
     'p = GlobalAveragePool(d)' 'y = Flatten(p)'
 equal "a layer that is applied twice is tied, its zeros too" "$(ties)" 2
 rm first.npy
+k='1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6' r='r = MatMul(t, k)' a='a = Add(r, s)'
+takes "a matrix" "real k 4x4 $k" 'real s 4 1 2 3 4' "$t" "$r" "$a" 'n2 = Identity(a)' "$m"
+takes "a matrix behind a dimension of 1" "real k 1x4x4 $k" 'real s 1x1x4 1 2 3 4' "$t" "$r" "$a" 'n2 = Identity(a)' "$m"
+rm first.npy
+takes "one feature of each point" 'real k 4x1 1 2 3 4' 'real s 1 0.5' "$t" "$r" "$a" \
+    'n2 = Concat(a, a, a, a) axis=-1' "$m"
+job threads -c net.conf -o data.labels=vector -o train.loss=mse --print-graph
+check "and its bias is a weight" grep -q '^name [^ ]*\.bias s$' "$aside/out"
+rm first.npy
 takes "a norm before a function" 'ones s 4' 'zeros z 4' "$t" 'n1 = LayerNormalization(t, s, z) epsilon=1e-5' \
     'r = Relu(n1)' 'n2 = Add(r, n1)' "$m"
 takes "in parts and without a bias" 'ones s 4' 'real e scalar 1e-5' "$t" 'a = ReduceMean(t) axes=[-1]' \
@@ -211,7 +220,7 @@ input=
 "$tool" data x.npy 2x4x6x6
 for op in Acos Acosh AffineGrid And ArgMax Bernoulli BitShift BlackmanWindow Celu Col2Im Compress ConvInteger \
     DeformConv DepthToSpace DequantizeLinear Det DFT DynamicQuantizeLinear Einsum EyeLike GRU GatherElements \
-    GlobalLpPool GlobalMaxPool GridSample Hardmax If LRN LSTM LogSoftmax Loop \
+    GlobalLpPool GlobalMaxPool GridSample Hardmax If LRN LSTM Loop \
     LpNormalization MaxRoiPool MaxUnpool \
     MelWeightMatrix NonMaxSuppression NonZero OneHot QLinearConv QuantizeLinear RNN RandomNormal \
     ReverseSequence RoiAlign Scan ScatterND SequenceAt Shrink SpaceToDepth StringNormalizer \

@@ -28,7 +28,7 @@ static const char *const chains[] = {
     "8x1x1; layer_norm; flatten; linear features=3; scale; prelu; sigmoid",
     "3x4x4; dropout; layer_norm; multiply @2; instance_norm; stochastic_depth p=0.2",
     "4x6; rms_norm; rotary heads=2; slice dim=1 count=2; flatten",
-    "9; linear features=4; batch_norm; relu; dropout",
+    "9; linear features=4; batch_norm; relu; dropout; softmax log=yes",
     "2x3; dropout",
 };
 /* Several outputs, tied and turned weights, names of weights that are names of tensors, positions that are known. */

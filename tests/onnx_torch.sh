@@ -10,7 +10,7 @@ if [ ! -x "$build/tests/onnx_tool" ]; then
 elif ! python_has torch torchvision onnx onnxscript; then
     skip "networks of torch.onnx" "pip install torch torchvision onnx onnxscript; MPSTAGED_PYTHON names that Python"
 else
-    nets=$(cases "vit decoder unet mobilenet_v3_small" "resnet50 efficientnet_b0 convnext_tiny")
+    nets=$(cases "vit decoder unet digits mobilenet_v3_small" "resnet50 efficientnet_b0 convnext_tiny")
     ! python_has transformers || nets="$nets llama gpt2"
     "$python" "$here/torch/onnx_nets.py" "$mpstaged" $nets >"$aside/said" 2>"$aside/err" || why
     grep "^ok - \|^not ok - " "$aside/said" >"$aside/results"

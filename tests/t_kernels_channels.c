@@ -7,6 +7,7 @@
 #include "model/ops/group_norm.h"
 #include "model/ops/prelu.h"
 #include "model/ops/repeat.h"
+#include "model/ops/softmax.h"
 
 static void prelu(const char *example, enum ktype type, bool acc)
 {
@@ -45,7 +46,8 @@ static int call(const struct rig_op *o, enum ktype type, const void *x, void *y,
         const int count = (int)repeat_of(o->g, o->node).count;
         return g ? k_repeat_back(NULL, &s, count, g) : k_repeat(NULL, &s, count, x, y);
     }
-    return g ? k_softmax_back(NULL, &s, x, g) : k_softmax(NULL, &s, x, y);
+    const bool logs = softmax_is_log(o->node);
+    return g ? k_softmax_back(NULL, &s, logs, x, g) : k_softmax(NULL, &s, logs, x, y);
 }
 
 /* Softmax in bfloat16 has its output for its input backward, which the reference must see as it is stored. */
@@ -87,6 +89,7 @@ START_TEST(channels)
             for (const char *const *e = op_find(ops[k])->examples; *e; e++) single(ops[k], *e, TYPE(_i), ACC(_i));
         single("repeat", "9x7x5 count=5", TYPE(_i), ACC(_i));
         single("softmax", "33x7x5", TYPE(_i), ACC(_i));
+        single("softmax", "33x7x5 log=yes", TYPE(_i), ACC(_i));
     }
 }
 END_TEST

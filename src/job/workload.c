@@ -37,7 +37,8 @@ static void loss_note(const struct job *j, struct text *out)
     if (loss < 0 || last < 0 || j->conf->run.evaluate) return;
     const struct op_kind *k = g->node[loss].op;
     const char *own = k->probabilities ? "softmax" : k->logits ? "sigmoid" : "";
-    if (!strcmp(g->node[last].op->name, own))
+    const struct attr_value *logs = node_attr(&g->node[last], "log");   /* whose softmax is the same */
+    if (!strcmp(g->node[last].op->name, own) && !(logs && logs->i[0]))
         text_add(out, "note: the network ends with \"%s\", a %s, and the loss %s applies another one\n",
                  g->node[last].name, own, k->name);
 }

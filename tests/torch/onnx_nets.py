@@ -82,6 +82,21 @@ class Decoder(torch.nn.Module):
         return self.head(self.norm(self.blocks(self.embed(x))))
 
 
+class Digits(torch.nn.Module):
+    """As PyTorch's example for MNIST: it ends with a log_softmax, which the loss may apply again."""
+    def __init__(self):
+        super().__init__()
+        n = torch.nn
+        self.conv1, self.conv2 = n.Conv2d(1, 8, 3), n.Conv2d(8, 16, 3)
+        self.fc1, self.fc2, self.dropout = n.Linear(16 * 6 * 6, 32), n.Linear(32, 10), n.Dropout(0.25)
+
+    def forward(self, x):
+        f = torch.nn.functional
+        x = f.max_pool2d(f.relu(self.conv2(f.relu(self.conv1(x)))), 2)
+        x = self.dropout(f.relu(self.fc1(torch.flatten(self.dropout(x), 1))))
+        return f.log_softmax(self.fc2(x), dim=1)
+
+
 class Logits(torch.nn.Module):
     def __init__(self, of):
         super().__init__()
@@ -113,7 +128,7 @@ NETS = {"resnet50": (lambda: V.resnet50(num_classes=10), (3, 64, 64)),
         "mobilenet_v3_small": (lambda: V.mobilenet_v3_small(num_classes=10), (3, 64, 64)),
         "efficientnet_b0": (lambda: V.efficientnet_b0(num_classes=10), (3, 64, 64)),
         "convnext_tiny": (lambda: V.convnext_tiny(num_classes=10), (3, 64, 64)),
-        "unet": (UNet, (1, 32, 32)), "vit": (vit, (3, 32, 32)), "decoder": (Decoder, None),
+        "unet": (UNet, (1, 32, 32)), "digits": (Digits, (1, 16, 16)), "vit": (vit, (3, 32, 32)), "decoder": (Decoder, None),
         "llama": (lambda: hugging("llama"), None), "gpt2": (lambda: hugging("gpt2"), None)}
 
 

@@ -4,6 +4,7 @@
 #include "model/ops/group_norm.h"
 #include "model/ops/prelu.h"
 #include "model/ops/repeat.h"
+#include "model/ops/softmax.h"
 
 static int prelu_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
@@ -34,8 +35,9 @@ static int softmax_run(struct be *b, struct be_kernel *k, const struct be_call *
 {
     const struct k_shape s = shape_of(b, k->k->out, c->n);
     const struct k_grad g = grad_of(c, 0);
-    return cuda_check(e, "softmax", is_forward(k) ? k_softmax(b->stream, &s, c->in[0], c->out)
-                                                  : k_softmax_back(b->stream, &s, c->out, &g));
+    const bool logs = softmax_is_log(k->node);
+    return cuda_check(e, "softmax", is_forward(k) ? k_softmax(b->stream, &s, logs, c->in[0], c->out)
+                                                  : k_softmax_back(b->stream, &s, logs, c->out, &g));
 }
 
 static struct k_group_norm group_norm_on(const struct be *b, const struct be_kernel *k, int n)

@@ -44,14 +44,27 @@ int product_bias(struct import *m, struct value *v, struct value *w, struct valu
     const int last = w->at.n - 1;
     if (v->kind != V_PRODUCT || v->uses > 1 || last < 0) return 0;
     if (w->at.d[last] != v->at.d[v->at.n - 1] || axes_count(&w->at) != w->at.d[last]) return 0;
+    if (!w->from && w->at.d[last] == 1) return 0;        /* a number, as in x W + 1 */
     *out = v;
     return linear(m, v, w) ? -1 : 1;
+}
+
+/* The last two dimensions, where those before are 1. */
+static struct value *matrix_of(struct import *m, const struct value *w)
+{
+    const int ones = w->at.n - 2;
+    struct axes at = {.n = 2, .offset = w->at.offset};
+    for (int i = 0; i < 2; i++)
+        at.d[i] = w->at.d[ones + i], at.stride[i] = w->at.stride[ones + i], at.rep[i] = w->at.rep[ones + i];
+    return value_again(m, w, &at);
 }
 
 static int product(struct import *m, struct value *x, struct value *w, struct value **out)
 {
     if (need_view(m, x)) return -1;
     const int last = x->at.n - 1;
+    if (w->at.n > 2 && w->at.n <= x->at.n && axes_count(&w->at) == w->at.d[w->at.n - 2] * w->at.d[w->at.n - 1])
+        w = matrix_of(m, w);
     if (w->at.n != 2 || last < 0 || x->at.d[last] != w->at.d[0])
         return import_fail(m, "its known operand is no matrix that fits the other one");
     struct value *v = value_again(m, x, &x->at);
@@ -183,13 +196,14 @@ int import_softmax(struct import *m, struct value **in, int n_in, struct value *
     if (axis < 0) return -1;
     for (int i = axis + 1; m->opset < 13 && i < in[0]->at.n; i++)
         if (in[0]->at.d[i] > 1) return import_fail(m, "before opset 13 it joins all axes from its own on");
-    if (in[0]->kind == V_SCORES) {
+    const bool logs = *m->node->op_type == 'L';
+    if (in[0]->kind == V_SCORES && !logs) {
         if (axis != in[0]->at.n - 1) return import_fail(m, "its axis is not that of the keys");
         *out = scores(m, V_CHANCES, in[0], &in[0]->at);
         return 0;
     }
     const int t = need_view(m, in[0]) ? -1 : channels_of(m, in[0], axis);
-    const int y = t < 0 ? -1 : emit(m, "softmax", NULL, "", t);
+    const int y = t < 0 ? -1 : emit(m, "softmax", NULL, logs ? "log=yes" : "", t);
     if (y < 0) return -1;
     *out = value_view(m, y, &in[0]->at);
     return 0;

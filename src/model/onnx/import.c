@@ -131,7 +131,7 @@ static const struct import_row *row_find(const struct import_row *r, const char 
 
 static const struct import_row *op_of(const char *op)
 {
-    static const struct import_row function = {"function", import_function, 1}, none = {"", NULL, 0};
+    static const struct import_row function = {"function", import_function, 1, 0}, none = {"", NULL, 0, 0};
     const struct import_row *r = row_find(import_moves, op);
     if (!r) r = row_find(import_layers, op);
     return r ? r : function_code(op) >= 0 ? &function : &none;
@@ -194,18 +194,12 @@ static bool same_numbers(struct import *m, struct value *v)
 }
 
 /* Beside activations, known numbers that depend on the number of samples must be the same for each sample, and may not
- * have more dimensions: the output would have them. Sizes of some operators are looked at by their own functions. */
-static int known_check(struct import *m, struct value **in)
+ * have more dimensions: the output would have them. */
+static int known_check(struct import *m, const struct import_row *r, struct value **in)
 {
-    static const char *const broadcasts[] = {"Add", "Concat", "Div", "MatMul", "Max", "Min", "Mul", "Pow", "Sub", "Sum",
-                                             "Where"};
-    static const struct { const char *op; int input; } sizes[] = {{"Expand", 1}, {"Reshape", 1}, {"Resize", 3},
-                                                                  {"Slice", 2}};
     const int n_in = (int)m->node->n_input;
-    const char *op = m->node->op_type;
-    bool spreads = false;
+    const bool spreads = r->known == BROADCASTS;
     int most = 0, behind = -1;
-    for (size_t i = 0; i < sizeof broadcasts / sizeof *broadcasts; i++) spreads |= !strcmp(op, broadcasts[i]);
     for (int i = 0; i < n_in; i++) {
         if (!in[i] || is_fixed(in[i])) continue;
         if (in[i]->at.n > most) most = in[i]->at.n;
@@ -215,9 +209,8 @@ static int known_check(struct import *m, struct value **in)
         struct value *v = in[i];
         if (!is_fixed(v)) continue;
         if (spreads && v->at.n > most) return import_fail(m, "known numbers of more dimensions than its activation");
-        bool own = !v->twin || same_numbers(m, v) || (spreads && behind >= 0 && repeats(m, v, behind));
-        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-            own |= sizes[k].input == i && !strcmp(op, sizes[k].op);
+        const bool own = !v->twin || (r->known && r->known == i) || same_numbers(m, v) ||
+                         (spreads && behind >= 0 && repeats(m, v, behind));
         if (!own) return import_fail(m, "its input %d depends on the number of samples", i);
     }
     return 0;
@@ -244,7 +237,7 @@ static int node_add(struct import *m, const Onnx__Node *n)
     for (int i = 0; i < needs; i++) if (!in[i]) return import_fail(m, "its input %d is missing", i);
     if (known && fold_knows(n->op_type) && n->n_input && strcmp(n->op_type, "Gather")) f = import_fold;
     if (!f) return import_fail(m, "there is no counterpart of this operator but for known numbers");
-    if ((!known && known_check(m, in)) || f(m, in, (int)n->n_input, out, (int)n->n_output))
+    if ((!known && known_check(m, r, in)) || f(m, in, (int)n->n_input, out, (int)n->n_output))
         return import_fail(m, "%s", m->b->e.text);
     if (known && twins(m, f, in, out)) return -1;
     for (size_t i = 0; i < n->n_output; i++) {

@@ -259,14 +259,16 @@ static int import_prelu(struct import *m, struct value **in, int n_in, struct va
 }
 
 const struct import_row import_layers[] = {
-    {"Conv", import_conv, 2}, {"ConvTranspose", import_conv, 2}, {"BatchNormalization", import_batch_norm, 5},
-    {"MaxPool", import_pool, 1}, {"AveragePool", import_pool, 1}, {"GlobalAveragePool", import_global_mean, 1},
-    {"ReduceMean", import_reduce_mean, 1}, {"Resize", import_resize, 1}, {"Upsample", import_resize, 1},
-    {"PRelu", import_prelu, 2}, {"LayerNormalization", import_layer_norm, 2},
-    {"RMSNormalization", import_rms_norm, 2}, {"InstanceNormalization", import_instance_norm, 3},
-    {"GroupNormalization", import_group_norm, 3}, {"MatMul", import_matmul, 2}, {"Gemm", import_gemm, 2},
-    {"Softmax", import_softmax, 1}, {"Attention", import_attention, 3}, {"Where", import_where, 3},
-    {"IsNaN", import_is_nan, 1}, {"Add", import_add, 2}, {"Sum", import_sum, ALL}, {"Sub", import_sub, 2},
-    {"Mul", import_mul, 2}, {"Div", import_div, 2}, {"Pow", import_pow, 2}, {"Clip", import_clip, 1},
-    {"Min", import_clip, ALL}, {"Max", import_clip, ALL},
-    {NULL, NULL, 0}};
+    {"Conv", import_conv, 2, 0}, {"ConvTranspose", import_conv, 2, 0},
+    {"BatchNormalization", import_batch_norm, 5, 0}, {"MaxPool", import_pool, 1, 0},
+    {"AveragePool", import_pool, 1, 0}, {"GlobalAveragePool", import_global_mean, 1, 0},
+    {"ReduceMean", import_reduce_mean, 1, 0}, {"Resize", import_resize, 1, 3}, {"Upsample", import_resize, 1, 0},
+    {"PRelu", import_prelu, 2, 0}, {"LayerNormalization", import_layer_norm, 2, 0},
+    {"RMSNormalization", import_rms_norm, 2, 0}, {"InstanceNormalization", import_instance_norm, 3, 0},
+    {"GroupNormalization", import_group_norm, 3, 0}, {"MatMul", import_matmul, 2, BROADCASTS},
+    {"Gemm", import_gemm, 2, 0}, {"Softmax", import_softmax, 1, 0}, {"LogSoftmax", import_softmax, 1, 0},
+    {"Attention", import_attention, 3, 0}, {"Where", import_where, 3, BROADCASTS}, {"IsNaN", import_is_nan, 1, 0},
+    {"Add", import_add, 2, BROADCASTS}, {"Sum", import_sum, ALL, BROADCASTS}, {"Sub", import_sub, 2, BROADCASTS},
+    {"Mul", import_mul, 2, BROADCASTS}, {"Div", import_div, 2, BROADCASTS}, {"Pow", import_pow, 2, BROADCASTS},
+    {"Clip", import_clip, 1, 0}, {"Min", import_clip, ALL, BROADCASTS}, {"Max", import_clip, ALL, BROADCASTS},
+    {NULL, NULL, 0, 0}};

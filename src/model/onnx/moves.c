@@ -472,10 +472,10 @@ static int import_pad(struct import *m, struct value **in, int n_in, struct valu
 }
 
 const struct import_row import_moves[] = {
-    {"Identity", import_same, 1}, {"Cast", import_cast, 1}, {"CastLike", import_cast_like, 2},
-    {"Reshape", import_reshape, 1}, {"Flatten", import_flatten, 1}, {"Transpose", import_transpose, 1},
-    {"Unsqueeze", import_unsqueeze, 1}, {"Squeeze", import_squeeze, 1}, {"Slice", import_slice, 1},
-    {"Split", import_split, 1}, {"Expand", import_expand, 2}, {"Tile", import_tile, 2}, {"Shape", import_shape, 1},
-    {"Gather", import_gather, 2}, {"Concat", import_concat, ALL}, {"Constant", import_constant, 0},
-    {"Dropout", import_dropout, 1}, {"Pad", import_pad, 1},
-    {NULL, NULL, 0}};
+    {"Identity", import_same, 1, 0}, {"Cast", import_cast, 1, 0}, {"CastLike", import_cast_like, 2, 0},
+    {"Reshape", import_reshape, 1, 1}, {"Flatten", import_flatten, 1, 0}, {"Transpose", import_transpose, 1, 0},
+    {"Unsqueeze", import_unsqueeze, 1, 0}, {"Squeeze", import_squeeze, 1, 0}, {"Slice", import_slice, 1, 2},
+    {"Split", import_split, 1, 0}, {"Expand", import_expand, 2, 1}, {"Tile", import_tile, 2, 0},
+    {"Shape", import_shape, 1, 0}, {"Gather", import_gather, 2, 0}, {"Concat", import_concat, ALL, BROADCASTS},
+    {"Constant", import_constant, 0, 0}, {"Dropout", import_dropout, 1, 0}, {"Pad", import_pad, 1, 0},
+    {NULL, NULL, 0, 0}};

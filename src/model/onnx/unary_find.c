@@ -344,14 +344,12 @@ int import_add(struct import *m, struct value **in, int n_in, struct value **out
     if (!is) is = rotary_add(m, a, b, out);
     if (is) return is < 0 ? -1 : 0;
     if (!is_fixed(b)) return function_make(m, C_ADD, a, b, 0, out);
+    if ((is = product_bias(m, a, b, out))) return is < 0 ? -1 : 0;
     if (fixed_single(m, b, &k)) {
         *out = a;
         return k == 0 ? 0 : function_make(m, C_ADD_K, a, NULL, k, out);
     }
-    if (m->e->code) return -1;
-    is = product_bias(m, a, b, out);
-    if (is) return is < 0 ? -1 : 0;
-    return need_view(m, a) ? -1 : positions(m, a, b, out);
+    return m->e->code || need_view(m, a) ? -1 : positions(m, a, b, out);
 }
 
 int import_sum(struct import *m, struct value **in, int n_in, struct value **out, int n_out)

@@ -153,6 +153,8 @@ int rotary_add(struct import *m, struct value *a, struct value *b, struct value 
 /* layers.c, moves.c */
 /* needs: inputs that must be there; ALL: as many as the node names, and one at least */
 enum { ALL = -1 };
-extern const struct import_row { const char *op; import_op *f; int needs; } import_layers[], import_moves[];
+/* known: BROADCASTS, or the input whose known numbers may depend on the number of samples, as f sees to it; 0: none */
+enum { BROADCASTS = -1 };
+extern const struct import_row { const char *op; import_op *f; int needs, known; } import_layers[], import_moves[];
 
 #endif

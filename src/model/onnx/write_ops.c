@@ -8,6 +8,7 @@
 #include "model/ops/rms_norm.h"
 #include "model/ops/rotary.h"
 #include "model/ops/slice.h"
+#include "model/ops/softmax.h"
 #include "model/ops/upsample.h"
 
 static const char *step2(struct onnx_writer *w, const char *op, const char *a, const char *b)
@@ -213,7 +214,7 @@ static void scale(struct onnx_writer *w) { end2(w, "Mul", w->in[0], writer_param
 static void softmax(struct onnx_writer *w)
 {
     const int64_t axis = writer_axis(w, writer_shape(w)->n, 0);
-    writer_end(w, "Softmax", INPUTS(w->in[0]), ATTRS(A_NUMBER("axis", axis)));
+    writer_end(w, softmax_is_log(w->node) ? "LogSoftmax" : "Softmax", INPUTS(w->in[0]), ATTRS(A_NUMBER("axis", axis)));
 }
 
 /* ---- pooling and size -------------------------------------------------------------------------------------------- */
