@@ -128,7 +128,8 @@ NETS = {"resnet50": (lambda: V.resnet50(num_classes=10), (3, 64, 64)),
         "mobilenet_v3_small": (lambda: V.mobilenet_v3_small(num_classes=10), (3, 64, 64)),
         "efficientnet_b0": (lambda: V.efficientnet_b0(num_classes=10), (3, 64, 64)),
         "convnext_tiny": (lambda: V.convnext_tiny(num_classes=10), (3, 64, 64)),
-        "unet": (UNet, (1, 32, 32)), "digits": (Digits, (1, 16, 16)), "vit": (vit, (3, 32, 32)), "decoder": (Decoder, None),
+        "unet": (UNet, (1, 32, 32)), "digits": (Digits, (1, 16, 16)),
+        "vit": (vit, (3, 32, 32)), "decoder": (Decoder, None),
         "llama": (lambda: hugging("llama"), None), "gpt2": (lambda: hugging("gpt2"), None)}
 
 

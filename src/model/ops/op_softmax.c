@@ -78,8 +78,8 @@ static void softmax_backward_data(const struct op_call *c)
         }
 }
 
-static const char *const examples[] = {"7", "16x3x3", "1x5", "3x2x3x6", "4x41", "7 log=yes", "16x3x3 log=yes", "1x5 log=yes",
-                                       "4x41 log=yes", NULL};
+static const char *const examples[] = {"7", "16x3x3", "1x5", "3x2x3x6", "4x41",
+                                       "7 log=yes", "16x3x3 log=yes", "1x5 log=yes", "4x41 log=yes", NULL};
 const struct op_kind op_softmax = {
     .name = "softmax",
     .text = "softmax over the channels of each point",
