@@ -202,6 +202,27 @@ takes "one feature of each point" 'real k 4x1 1 2 3 4' 'real s 1 0.5' "$t" "$r" 
     'n2 = Concat(a, a, a, a) axis=-1' "$m"
 job threads -c net.conf -o data.labels=vector -o train.loss=mse --print-graph
 check "and its bias is a weight" grep -q '^name [^ ]*\.bias s$' "$aside/out"
+# Padding that differs is a part of what larger padding gives.
+rm first.npy
+s='const from 2 1 0' e='const to 2 6 5' i='const axes 2 2 3'
+takes "a part along two axes" "$s" "$e" "$i" 'c = Conv(x, w) pads=[1,1,1,1]' 'm = Slice(c, from, to, axes)'
+takes "in two steps" 'const zero 1 0' 'const two 1 2' 'const three 1 3' 'const five 1 5' 'const six 1 6' \
+    'ones s 4x1x1' 'c = Conv(x, w) pads=[1,1,1,1]' 'd = Slice(c, one, six, two)' 'f = Mul(d, s)' 'm = Slice(f, zero, five, three)'
+takes "padding that differs" 'm = Conv(x, w) pads=[0,1,1,0]'
+takes "padding of its own" 'const pads 8 0 0 0 1 0 0 1 0' 'q = Pad(x, pads)' 'm = Conv(q, w)'
+rm first.npy
+takes "a part of the input" 'const six 1 6' 'const two 1 2' 'q = Slice(x, one, six, two)' \
+    'm = Conv(q, w) pads=[1,1,1,1]'
+takes "which padding cuts off" 'const pads 8 0 0 -1 1 0 0 1 1' 'q = Pad(x, pads)' 'm = Conv(q, w) pads=[1,0,0,0]'
+rm first.npy
+takes "windows two apart" 'const from 2 1 1' 'const to 2 4 4' "$i" 'c = Conv(x, w) strides=[2,2] pads=[2,2,2,2]' \
+    'm = Slice(c, from, to, axes)'
+takes "behind the points alone" 'm = Conv(x, w) strides=[2,2] pads=[0,0,1,1]'
+takes "by auto_pad" 'm = Conv(x, w) strides=[2,2] auto_pad=SAME_UPPER'
+rm first.npy
+takes "a part of a transposed convolution" 'const from 2 0 1' 'const to 2 7 8' "$i" 'c = ConvTranspose(x, w)' \
+    'm = Slice(c, from, to, axes)'
+takes "whose padding differs" 'm = ConvTranspose(x, w) pads=[0,1,1,0]'
 rm first.npy
 takes "a norm before a function" 'ones s 4' 'zeros z 4' "$t" 'n1 = LayerNormalization(t, s, z) epsilon=1e-5' \
     'r = Relu(n1)' 'n2 = Add(r, n1)' "$m"
@@ -236,7 +257,16 @@ says() {
 }
 says "an operator of another domain" 'node y \(Attention\): an operator of the domain com.microsoft' \
     'y = com.microsoft:Attention(x)'
-says "padding that differs" 'node y \(Conv\): padding that differs' 'y = Conv(x, w) pads=[0,0,1,1]'
+says "padding that differs" 'node y \(MaxPool\): padding that differs' \
+    'y = MaxPool(x) kernel_shape=[3,3] pads=[0,0,1,1]'
+says "padding that no convolution follows" 'node y \(Relu\): padding that no' 'const p 8 0 0 1 1 0 0 1 1' \
+    'q = Pad(x, p)' 'y = Relu(q)'
+says "channels of zeros" 'node q \(Pad\): padding of more than points' 'const p 8 0 1 1 1 0 0 1 1' 'q = Pad(x, p)' \
+    'y = Conv(q, w)'
+says "padding that reflects" 'node q \(Pad\): padding with other' 'const p 8 0 0 1 1 0 0 1 1' \
+    'q = Pad(x, p) mode=reflect' 'y = Conv(q, w)'
+says "padding by ones" 'node q \(Pad\): padding with other' 'const p 8 0 0 1 1 0 0 1 1' 'q = Pad(x, p, one)' \
+    'y = Conv(q, w)'
 says "a mean that leaves out its padding" 'node y \(AveragePool\): count_include_pad=0' \
     'y = AveragePool(x) kernel_shape=[3,3] pads=[1,1,1,1]'
 says "windows beyond the padding" 'node y \(MaxPool\): ceil_mode' \

@@ -18,17 +18,18 @@ static int dims_add(struct import *m, struct text *to, const char *name, const i
     return 0;
 }
 
-/* Windows of a convolution or a pooling. n: dimensions of space. */
-struct windows { int n; int64_t kernel[RANK], stride[RANK], pad[RANK], dilation[RANK]; };
+/* Windows of a convolution or a pooling. n: dimensions of space. pad and more: zeros before the points and behind
+ * them. */
+struct windows { int n; int64_t kernel[RANK], stride[RANK], pad[RANK], more[RANK], dilation[RANK]; };
 
-static int same_pads(struct import *m, const struct axes *at, struct windows *w)
+static int same_pads(const struct axes *at, bool upper, struct windows *w)
 {
     for (int i = 0; i < w->n; i++) {
         const int64_t in = at->d[i + 2], out = (in + w->stride[i] - 1) / w->stride[i];
         int64_t all = (out - 1) * w->stride[i] + (w->kernel[i] - 1) * w->dilation[i] + 1 - in;
         all = all < 0 ? 0 : all;
-        if (all % 2) return import_fail(m, "auto_pad asks for padding that differs from side to side");
-        w->pad[i] = all / 2;
+        w->pad[i] = upper ? all / 2 : all - all / 2;
+        w->more[i] = all - w->pad[i];
     }
     return 0;
 }
@@ -53,13 +54,38 @@ static int windows_of(struct import *m, const struct axes *at, const struct axes
     }
     if (!strncmp(pad, "SAME", 4) && !strcmp(m->node->op_type, "ConvTranspose"))
         return import_fail(m, "auto_pad of a transposed convolution");
-    if (!strncmp(pad, "SAME", 4)) return same_pads(m, at, w);
+    if (!strncmp(pad, "SAME", 4)) return same_pads(at, !strcmp(pad, "SAME_UPPER"), w);
     if (attribute(m, "pads") && ints_of(m, "pads", NULL, pads) != 2 * w->n)
         return import_fail(m, "pads does not fit its input");
     for (int i = 0; i < w->n; i++) {
-        if (pads[i] != pads[i + w->n]) return import_fail(m, "padding that differs from side to side");
-        if (pads[i] < 0 || pads[i] > WINDOW_MOST) return import_fail(m, "padding of %lld", (long long)pads[i]);
+        for (int k = i; k < 2 * w->n; k += w->n)
+            if (pads[k] < 0 || pads[k] > PAD_MOST) return import_fail(m, "padding of %lld", (long long)pads[k]);
         w->pad[i] = pads[i];
+        w->more[i] = pads[i + w->n];
+    }
+    return 0;
+}
+
+/* Our convolutions have as many zeros on each side. Padding that differs becomes one that is as large as either, and
+ * those of its windows remain that the file has: `first` are left out, then there are `count`. in: points. */
+static int sides_equal(struct import *m, struct windows *w, bool turned, const int64_t *in, int64_t *first,
+                       int64_t *count)
+{
+    for (int i = 0; i < w->n; i++) {
+        const int64_t before = w->pad[i], reach = w->dilation[i] * (w->kernel[i] - 1) + 1,
+                      left = in[i] + before + w->more[i] - reach;
+        if (in[i] > WINDOW_MOST) return import_fail(m, "%lld points", (long long)in[i]);
+        first[i] = 0, count[i] = left / w->stride[i] + 1;
+        if (turned) {                                    /* zeros are cut off its output */
+            w->pad[i] = before < w->more[i] ? before : w->more[i];
+            first[i] = before - w->pad[i];
+            count[i] = (in[i] - 1) * w->stride[i] + reach - before - w->more[i];
+        } else if (left >= 0) {
+            const int64_t end = (count[i] - 1) * w->stride[i] + reach - before - in[i];    /* zeros that are needed */
+            if (end > before) first[i] = (end - before + w->stride[i] - 1) / w->stride[i];
+            w->pad[i] = before + first[i] * w->stride[i];
+        }
+        if (count[i] < 1 || left < 0) return import_fail(m, "it has no output");
     }
     return 0;
 }
@@ -124,10 +150,17 @@ static int import_conv(struct import *m, struct value **in, int n_in, struct val
     const Onnx__Node *added = NULL;
     const int64_t groups = attr_int(m, "group", 1);
     if (!is_fixed(in[1])) return import_fail(m, "its weight is not known");
-    if (need_view(m, in[0]) || windows_of(m, &in[0]->at, &in[1]->at, &w)) return -1;
+    struct value *x = in[0]->kind == V_PADDED && !turned ? in[0]->a : in[0];
+    if (need_view(m, x) || windows_of(m, &in[0]->at, &in[1]->at, &w)) return -1;
+    for (int i = 0; i < w.n && x != in[0]; i++)
+        w.pad[i] += in[0]->pads[i + 2], w.more[i] += in[0]->pads[i + 2 + in[0]->at.n];
+    int64_t first[RANK], count[RANK];
+    bool sides = false;
+    for (int i = 0; i < w.n; i++) sides |= w.pad[i] != w.more[i];
+    if (sides && sides_equal(m, &w, turned, x->at.d + 2, first, count)) return -1;
     if (turned && attribute(m, "output_shape")) return import_fail(m, "output_shape");
     if (in[1]->at.n < 3 || in[1]->at.n > MAX_DIMS) return import_fail(m, "a weight of %d dimensions", in[1]->at.n);
-    const int t = spatial(m, in[0]);
+    const int t = spatial(m, x);
     if (t < 0) return -1;
     const int64_t channels = turned ? in[1]->at.d[1] * groups : in[1]->at.d[0];
     if (bias && is_fixed(bias) && (!bias->from || bias->constant) && is_zero(m, bias)) bias = NULL;
@@ -146,7 +179,9 @@ static int import_conv(struct import *m, struct value **in, int n_in, struct val
     if (y < 0 || take_weight(m, in[1], name, 0) || (bias && !is_fixed(bias)) ||
         (bias && take_weight(m, bias, name, 1)))
         return m->e->code ? -1 : import_fail(m, "its bias is not known");
-    const struct axes at = natural(m, y);
+    struct axes at = natural(m, y);
+    for (int i = 0; i < w.n && sides; i++)
+        at.offset += first[i] * at.stride[i + 2], at.d[i + 2] = count[i] + (longer ? more[i] : 0);
     *out = value_view(m, y, &at);
     (*out)->added = added;
     return 0;
@@ -176,6 +211,7 @@ static int import_pool(struct import *m, struct value **in, int n_in, struct val
     if (need_view(m, in[0]) || windows_of(m, &in[0]->at, NULL, &w)) return -1;
     bool padded = false, whole = true;
     for (int i = 0; i < w.n; i++) {
+        if (w.pad[i] != w.more[i]) return import_fail(m, "padding that differs from side to side");
         const int64_t left = in[0]->at.d[i + 2] + 2 * w.pad[i] - w.dilation[i] * (w.kernel[i] - 1) - 1;
         padded |= w.pad[i] > 0;
         whole &= left % w.stride[i] == 0;

@@ -458,16 +458,47 @@ static int import_dropout(struct import *m, struct value **in, int n_in, struct 
     return 0;
 }
 
+/* Zeros around the points, which the convolution behind takes for its own; fewer points are a part. */
 static int import_pad(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
-    int64_t pads[RANK * 2] = {0};
+    int64_t axes[RANK], *pads = arena_alloc(m->file->mem, 2 * RANK * sizeof *pads);
     const Onnx__Attribute *a = attribute(m, "pads");
     const double *c = n_in > 1 && is_fixed(in[1]) ? fixed_numbers(m, in[1]) : NULL;
-    const int64_t n = a ? (int64_t)a->n_ints : c ? axes_count(&in[1]->at) : -1;
-    if (n < 0 || n > RANK * 2) return import_fail(m, "its padding is not known");
-    for (int i = 0; i < n; i++) pads[i] = a ? a->ints[i] : integer_of(c[i]);
-    for (int i = 0; i < n; i++) if (pads[i]) return import_fail(m, "padding outside of a convolution or a pooling");
+    const int n = in[0]->at.n, named = n_in > 3 && in[3] ? ints_of(m, NULL, in[3], axes) : n;
+    const int64_t has = a ? (int64_t)a->n_ints : c ? axes_count(&in[1]->at) : -1;
+    double fill = attr_real(m, "value", 0);
+    bool any = false;
+    memset(pads, 0, 2 * RANK * sizeof *pads);
+    if (named < 0 || has != 2 * named) return import_fail(m, "its padding is not known");
+    for (int i = 0; i < named; i++) {
+        const int axis = n_in > 3 && in[3] ? axis_of(m, &in[0]->at, axes[i]) : i;
+        if (axis < 0) return -1;
+        for (int side = 0; side < 2; side++) {
+            const int k = i + side * named;
+            const int64_t pad = a ? a->ints[k] : integer_of(c[k]);
+            pads[axis + side * n] = pad;
+            any |= pad != 0;
+            if (pad && (axis < 2 || in[0]->at.sample == axis + 1)) return import_fail(m, "padding of more than points");
+            if (pad < -PAD_MOST || pad > PAD_MOST) return import_fail(m, "padding of %lld", (long long)pad);
+        }
+    }
     *out = in[0];
+    if (!any) return 0;
+    if (n_in > 2 && in[2] && !fixed_single(m, in[2], &fill)) return import_fail(m, "its value is not known");
+    if (strcmp(attr_word(m, "mode", "constant"), "constant") || fill != 0)
+        return import_fail(m, "padding with other values than zero");
+    if (need_view(m, in[0])) return -1;
+    struct value *v = in[0];
+    struct axes at = v->at;
+    for (int i = 2; i < n; i++) {
+        const int64_t less = pads[i] < 0 ? -pads[i] : 0, more = pads[i + n] < 0 ? -pads[i + n] : 0;
+        if (less + more >= v->at.d[i]) return import_fail(m, "it cuts off all points");
+        if (less + more) v = part(m, v, i, less, v->at.d[i] - less - more, 1);
+        pads[i] += less, pads[i + n] += more;
+        at.d[i] = v->at.d[i] + pads[i] + pads[i + n];
+    }
+    *out = value_again(m, v, &at);
+    **out = (struct value){.kind = V_PADDED, .at = at, .tensor = -1, .scale = 1, .a = v, .pads = pads};
     return 0;
 }
 

@@ -352,6 +352,7 @@ int need_view(struct import *m, struct value *v)
     case V_PRODUCT: return product_view(m, v);
     case V_FIXED: return import_fail(m, "known numbers where it needs an activation");
     case V_NORM: return norm_view(m, v);
+    case V_PADDED: return import_fail(m, "padding that no convolution follows");
     default: return import_fail(m, "part of an attention or a rotation that has no counterpart");
     }
 }
@@ -381,23 +382,59 @@ static int64_t part_along(const struct shape *s, int dim, const struct axes *fro
     return within == inner && along == count && packed(to) ? count : 0;
 }
 
+/* The same along several dimensions, if each axis lies within one of them. */
+static bool part_of(const struct shape *s, const struct axes *from, struct axes *to, int64_t *first, int64_t *count)
+{
+    int64_t inner[MAX_DIMS], width = 1, of[MAX_DIMS];
+    int within[RANK] = {0};
+    for (int dim = s->n; dim-- > 0; width *= s->d[dim]) {
+        inner[dim] = width;
+        first[dim] = from->offset / width % s->d[dim];
+        count[dim] = 1;
+    }
+    *to = *from;
+    to->offset = 0;
+    for (int i = 0; i < to->n; i++) {
+        int dim = s->n - 1;
+        if (to->d[i] == 1) continue;
+        while (dim > 0 && to->stride[i] >= inner[dim] * s->d[dim]) dim--;
+        if (to->stride[i] % inner[dim]) return false;
+        within[i] = dim;
+        count[dim] *= to->d[i];
+    }
+    width = 1;
+    for (int dim = s->n; dim-- > 0; width *= count[dim]) {
+        if (first[dim] + count[dim] > s->d[dim]) return false;
+        of[dim] = width;
+    }
+    for (int i = 0; i < to->n; i++) if (to->d[i] > 1) to->stride[i] = to->stride[i] / inner[within[i]] * of[within[i]];
+    return packed(to);
+}
+
 static int slice(struct import *m, struct value *v)
 {
     const struct shape s = *shape_of(m, v->tensor);
-    for (int dim = 0; dim < s.n; dim++) {
-        struct axes to;
-        char attrs[96];
-        int64_t first;
-        const int64_t count = part_along(&s, dim, &v->at, &to, &first);
-        if (!count) continue;
-        snprintf(attrs, sizeof attrs, "dim=%d first=%lld count=%lld", dim, (long long)first, (long long)count);
-        const int t = emit(m, "slice", NULL, attrs, v->tensor);
-        if (t < 0) return -1;
-        v->tensor = t;
-        v->at = to;
-        return 0;
+    struct axes to;
+    int64_t first[MAX_DIMS] = {0}, count[MAX_DIMS];
+    bool found = false;
+    for (int dim = 0; dim < s.n && !found; dim++) {
+        memcpy(count, s.d, sizeof count);
+        first[dim] = 0;
+        const int64_t some = part_along(&s, dim, &v->at, &to, &first[dim]);
+        if ((found = some > 0)) count[dim] = some;
+        else first[dim] = 0;
     }
-    return import_fail(m, "it takes elements in an order or a selection that has no counterpart");
+    if (!found && !part_of(&s, &v->at, &to, first, count))
+        return import_fail(m, "it takes elements in an order or a selection that has no counterpart");
+    for (int dim = 0; dim < s.n; dim++) {
+        char attrs[96];
+        if (count[dim] == s.d[dim]) continue;
+        snprintf(attrs, sizeof attrs, "dim=%d first=%lld count=%lld", dim, (long long)first[dim],
+                 (long long)count[dim]);
+        if ((v->tensor = emit(m, "slice", NULL, attrs, v->tensor)) < 0) return -1;
+    }
+    v->at = to;
+    return 0;
 }
 
 int whole_of(struct import *m, struct value *v)

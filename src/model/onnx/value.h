@@ -3,7 +3,8 @@
 #define MODEL_ONNX_VALUE_H
 #include "model/onnx/file.h"
 
-enum { RANK = 8, FOLD_MOST = 1 << 22 };                 /* dimensions; elements of a value that is computed here */
+/* dimensions; elements of a value that is computed here; zeros before or behind the points of an axis */
+enum { RANK = 8, FOLD_MOST = 1 << 22, PAD_MOST = INT32_MAX };
 
 /* A way to look at elements that lie in a row: index i of axis k is `rep[k]` times each of the numbers
  * offset + stride[k] * (i / rep[k]).
@@ -21,6 +22,7 @@ enum value_kind {
     V_SCORES,     /* products of queries and keys (attention.c) */
     V_CHANCES,    /* their softmax */
     V_ROTATED,    /* halves of each head exchanged, and one with the other sign */
+    V_PADDED,     /* a view between zeros, for a convolution */
     V_TIMES,      /* a view or V_ROTATED times known numbers of more than one element */
 };
 
@@ -42,6 +44,7 @@ struct value {
     int tensor; double scale; bool wide; const Onnx__Node *added;
     /* the others. code: of a function, or a part of a norm */
     int code, size; double k, k2; bool centred; struct value *a, *b;
+    const int64_t *pads;                                /* V_PADDED: of each axis before, then behind; of a */
 };
 
 struct import {
