@@ -207,7 +207,8 @@ rm first.npy
 s='const from 2 1 0' e='const to 2 6 5' i='const axes 2 2 3'
 takes "a part along two axes" "$s" "$e" "$i" 'c = Conv(x, w) pads=[1,1,1,1]' 'm = Slice(c, from, to, axes)'
 takes "in two steps" 'const zero 1 0' 'const two 1 2' 'const three 1 3' 'const five 1 5' 'const six 1 6' \
-    'ones s 4x1x1' 'c = Conv(x, w) pads=[1,1,1,1]' 'd = Slice(c, one, six, two)' 'f = Mul(d, s)' 'm = Slice(f, zero, five, three)'
+    'ones s 4x1x1' 'c = Conv(x, w) pads=[1,1,1,1]' \
+    'd = Slice(c, one, six, two)' 'f = Mul(d, s)' 'm = Slice(f, zero, five, three)'
 takes "padding that differs" 'm = Conv(x, w) pads=[0,1,1,0]'
 takes "padding of its own" 'const pads 8 0 0 0 1 0 0 1 0' 'q = Pad(x, pads)' 'm = Conv(q, w)'
 rm first.npy
