@@ -211,6 +211,8 @@ takes "in two steps" 'const zero 1 0' 'const two 1 2' 'const three 1 3' 'const f
     'd = Slice(c, one, six, two)' 'f = Mul(d, s)' 'm = Slice(f, zero, five, three)'
 takes "padding that differs" 'm = Conv(x, w) pads=[0,1,1,0]'
 takes "padding of its own" 'const pads 8 0 0 0 1 0 0 1 0' 'q = Pad(x, pads)' 'm = Conv(q, w)'
+takes "padding that two read" 'const pads 8 0 0 0 1 0 0 1 0' 'q = Pad(x, pads)' 'i = Identity(q)' 'd = Conv(i, w)' \
+    'h = Shape(d)' 'c = Conv(q, w)' 'm = Reshape(c, h)'
 rm first.npy
 takes "a part of the input" 'const six 1 6' 'const two 1 2' 'q = Slice(x, one, six, two)' \
     'm = Conv(q, w) pads=[1,1,1,1]'
@@ -220,6 +222,34 @@ takes "windows two apart" 'const from 2 1 1' 'const to 2 4 4' "$i" 'c = Conv(x, 
     'm = Slice(c, from, to, axes)'
 takes "behind the points alone" 'm = Conv(x, w) strides=[2,2] pads=[0,0,1,1]'
 takes "by auto_pad" 'm = Conv(x, w) strides=[2,2] auto_pad=SAME_UPPER'
+opset=18
+takes "by axes" 'const pads 4 0 0 1 1' 'const axes 2 -1 2' 'q = Pad(x, pads,, axes)' 'm = Conv(q, w) strides=[2,2]'
+opset=10
+takes "by an attribute" 'q = Pad(x) pads=[0,0,0,0,0,0,1,1]' 'm = Conv(q, w) strides=[2,2]'
+opset=
+rm first.npy
+takes "windows that end further" 'const from 2 1 1' 'const to 2 4 4' "$i" \
+    'c = Conv(x, w) strides=[2,2] pads=[3,3,3,3]' 'm = Slice(c, from, to, axes)'
+takes "the lower half of auto_pad" 'm = Conv(x, w) strides=[2,2] auto_pad=SAME_LOWER'
+rm first.npy
+takes "windows with gaps" 'const from 2 0 2' 'const to 2 4 8' "$i" 'c = Conv(x, w) dilations=[2,2] pads=[2,3,2,3]' \
+    'm = Slice(c, from, to, axes)'
+takes "whose padding differs" 'm = Conv(x, w) dilations=[2,2] pads=[2,1,0,3]'
+rm first.npy
+f='f = Flatten(d)' g='g = Gemm(f, v)' m4='m = Reshape(g, four)' k='const four 4 -1 4 1 1'
+takes "a part along one axis, then another, as a row" "$k" 'const two 1 2' 'const three 1 3' 'const six 1 6' \
+    'weight v 100x4' 'ones s 4x1x1' 'c = Conv(x, w) pads=[1,1,1,1]' 'a = Slice(c, one, six, two)' 'h = Mul(a, s)' \
+    'l = Slice(h, one, six, three)' 'd = Mul(l, s)' "$f" "$g" "$m4"
+takes "both at once" "$k" 'const from 2 1 1' 'const to 2 6 6' "$i" 'weight v 100x4' 'c = Conv(x, w) pads=[1,1,1,1]' \
+    'd = Slice(c, from, to, axes)' "$f" "$g" "$m4"
+takes "of a convolution" "$k" 'weight v 100x4' 'd = Conv(x, w) pads=[0,0,1,1]' "$f" "$g" "$m4"
+rm first.npy
+k='k = Concat(a, l, a, l) axis=1' r='m = Relu(k)'
+takes "channels of two convolutions" 'weight v 1x4x3x3' 'weight u 1x4x3x3' 'a = Conv(x, v)' 'l = Conv(x, u)' "$k" "$r"
+takes "which are parts" 'weight v 1x4x3x3' 'weight u 1x4x3x3' 'const from 2 1 1' 'const to 2 5 5' "$i" \
+    'c = Conv(x, v) pads=[1,1,1,1]' 'a = Slice(c, from, to, axes)' 'd = Conv(x, u) pads=[1,1,1,1]' \
+    'l = Slice(d, from, to, axes)' "$k" "$r"
+
 rm first.npy
 takes "a part of a transposed convolution" 'const from 2 0 1' 'const to 2 7 8' "$i" 'c = ConvTranspose(x, w)' \
     'm = Slice(c, from, to, axes)'
@@ -260,12 +290,20 @@ says "an operator of another domain" 'node y \(Attention\): an operator of the d
     'y = com.microsoft:Attention(x)'
 says "padding that differs" 'node y \(MaxPool\): padding that differs' \
     'y = MaxPool(x) kernel_shape=[3,3] pads=[0,0,1,1]'
-says "padding that no convolution follows" 'node y \(Relu\): padding that no' 'const p 8 0 0 1 1 0 0 1 1' \
+says "padding that no convolution follows" 'node y \(Relu\): padding is known before' 'const p 8 0 0 1 1 0 0 1 1' \
     'q = Pad(x, p)' 'y = Relu(q)'
 says "channels of zeros" 'node q \(Pad\): padding of more than points' 'const p 8 0 1 1 1 0 0 1 1' 'q = Pad(x, p)' \
     'y = Conv(q, w)'
 says "padding that reflects" 'node q \(Pad\): padding with other' 'const p 8 0 0 1 1 0 0 1 1' \
     'q = Pad(x, p) mode=reflect' 'y = Conv(q, w)'
+says "padding of what is repeated" 'node q \(Pad\): it takes part of what was repeated' 'const a 1 3' \
+    'const e 5 1 1 1 2 1' 'const r 4 0 4 12 6' 'const p 8 0 0 -1 0 0 0 -10 0' 'u = Unsqueeze(x, a)' 'v = Expand(u, e)' \
+    's = Reshape(v, r)' 'q = Pad(s, p)' 'y = Conv(q, w)'
+says "padding of an axis that is named twice" 'node q \(Pad\): an axis is named twice' 'const p 4 1 1 0 0' \
+    'const a 2 2 -2' 'q = Pad(x, p,, a)' 'y = Conv(q, w)'
+says "pads beside auto_pad" 'node y \(Conv\): pads beside auto_pad' 'y = Conv(x, w) auto_pad=VALID pads=[1,1,1,1]'
+says "too many groups" 'node y \(ConvTranspose\): 4611686018427387904 groups' \
+    'y = ConvTranspose(x, w) group=4611686018427387904'
 says "padding by ones" 'node q \(Pad\): padding with other' 'const p 8 0 0 1 1 0 0 1 1' 'q = Pad(x, p, one)' \
     'y = Conv(q, w)'
 says "a mean that leaves out its padding" 'node y \(AveragePool\): count_include_pad=0' \

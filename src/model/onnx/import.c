@@ -355,8 +355,9 @@ static int output(struct import *m, struct value *v, struct onnx_net *net)
     if (v->at.sample && (v->at.sample > 1 || v->at.outer > 1))
         return import_fail(m, "samples are not the first dimension of its output");
     const struct shape *s = &m->b->tensor.v[net->output].shape;
-    const int64_t points = shape_count(s) / s->d[0];
-    for (int i = 0; i < v->at.n; i++)
+    const int64_t all = shape_count(s), points = all / s->d[0];
+    const bool row = v->at.n == 2 && v->at.d[1] == all && (all == 1 || v->at.stride[1] == 1);
+    for (int i = 0; i < v->at.n && !row; i++)
         if (v->at.stride[i] < points && v->at.d[i] > 1 && v->at.stride[i] * v->at.d[i] > points)
             return import_fail(m, "an axis of its output is channels and points");
     for (int i = 0; i < v->at.n; i++)                    /* channels among each other, and points */
@@ -364,7 +365,7 @@ static int output(struct import *m, struct value *v, struct onnx_net *net)
             if (v->at.d[i] > 1 && v->at.d[k] > 1 && (v->at.stride[i] < points) == (v->at.stride[k] < points) &&
                 v->at.stride[i] < v->at.stride[k])
                 return import_fail(m, "its output has its points in another order");
-    if (shape_count(s) == s->d[0] && s->n > 1 && v->at.n == 2)
+    if (row && s->n > 1)
         net->output = emit(m, "flatten", "output", "", net->output);
     if (m->tokens >= 0 && m->ask->predicts) m->b->loss_op = op_find("token_loss");
     return net->output < 0 ? -1 : 0;

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include "model/onnx/value.h"
 
-enum { WINDOW_MOST = INT32_MAX };                       /* points */
-
 /* "3x5", or "3" if all are the same. 65: a number beyond WINDOW_MOST. */
 static int dims_add(struct import *m, struct text *to, const char *name, const int64_t *v, int n)
 {
@@ -18,20 +16,19 @@ static int dims_add(struct import *m, struct text *to, const char *name, const i
     return 0;
 }
 
-/* Windows of a convolution or a pooling. n: dimensions of space. pad and more: zeros before the points and behind
- * them. */
-struct windows { int n; int64_t kernel[RANK], stride[RANK], pad[RANK], more[RANK], dilation[RANK]; };
+/* Windows of a convolution or a pooling. n: dimensions of space. before and behind: zeros on the two sides of the
+ * points. */
+struct windows { int n; int64_t kernel[RANK], stride[RANK], before[RANK], behind[RANK], dilation[RANK]; };
 
-static int same_pads(const struct axes *at, bool upper, struct windows *w)
+static void same_pads(const struct axes *at, bool upper, struct windows *w)
 {
     for (int i = 0; i < w->n; i++) {
         const int64_t in = at->d[i + 2], out = (in + w->stride[i] - 1) / w->stride[i];
         int64_t all = (out - 1) * w->stride[i] + (w->kernel[i] - 1) * w->dilation[i] + 1 - in;
         all = all < 0 ? 0 : all;
-        w->pad[i] = upper ? all / 2 : all - all / 2;
-        w->more[i] = all - w->pad[i];
+        w->before[i] = upper ? all / 2 : all - all / 2;
+        w->behind[i] = all - w->before[i];
     }
-    return 0;
 }
 
 static int windows_of(struct import *m, const struct axes *at, const struct axes *weight, struct windows *w)
@@ -54,38 +51,49 @@ static int windows_of(struct import *m, const struct axes *at, const struct axes
     }
     if (!strncmp(pad, "SAME", 4) && !strcmp(m->node->op_type, "ConvTranspose"))
         return import_fail(m, "auto_pad of a transposed convolution");
-    if (!strncmp(pad, "SAME", 4)) return same_pads(at, !strcmp(pad, "SAME_UPPER"), w);
     if (attribute(m, "pads") && ints_of(m, "pads", NULL, pads) != 2 * w->n)
         return import_fail(m, "pads does not fit its input");
+    for (int i = 0; i < 2 * w->n; i++)
+        if (pads[i] && strcmp(pad, "NOTSET")) return import_fail(m, "pads beside auto_pad");
+    if (!strncmp(pad, "SAME", 4)) same_pads(at, !strcmp(pad, "SAME_UPPER"), w);
+    if (!strncmp(pad, "SAME", 4)) return 0;
     for (int i = 0; i < w->n; i++) {
         for (int k = i; k < 2 * w->n; k += w->n)
-            if (pads[k] < 0 || pads[k] > PAD_MOST) return import_fail(m, "padding of %lld", (long long)pads[k]);
-        w->pad[i] = pads[i];
-        w->more[i] = pads[i + w->n];
+            if (pads[k] < 0 || pads[k] > WINDOW_MOST) return import_fail(m, "padding of %lld", (long long)pads[k]);
+        w->before[i] = pads[i];
+        w->behind[i] = pads[i + w->n];
     }
     return 0;
 }
 
-/* Our convolutions have as many zeros on each side. Padding that differs becomes one that is as large as either, and
- * those of its windows remain that the file has: `first` are left out, then there are `count`. in: points. */
-static int sides_equal(struct import *m, struct windows *w, bool turned, const int64_t *in, int64_t *first,
-                       int64_t *count)
+/* Our convolutions have as many zeros on each side. So where the sides differ, the windows get others, and their output
+ * has more points than the file's: `count` of them from `first` on are the same. in: points of the input. */
+static int sides_equal(struct import *m, struct windows *w, const int64_t *in, int64_t *first, int64_t *count)
 {
     for (int i = 0; i < w->n; i++) {
-        const int64_t before = w->pad[i], reach = w->dilation[i] * (w->kernel[i] - 1) + 1,
-                      left = in[i] + before + w->more[i] - reach;
+        const int64_t reach = w->dilation[i] * (w->kernel[i] - 1) + 1, before = w->before[i],
+                      left = in[i] + before + w->behind[i] - reach;
+        if (left < 0) return import_fail(m, "it has no output");
+        count[i] = left / w->stride[i] + 1;
+        const int64_t wants = (count[i] - 1) * w->stride[i] + reach - before - in[i];   /* zeros behind */
+        first[i] = wants > before ? (wants - before + w->stride[i] - 1) / w->stride[i] : 0;
+        w->before[i] = before + first[i] * w->stride[i];
+    }
+    return 0;
+}
+
+/* The same of a transposed convolution, whose padding is what is cut off the sides of its output. longer: points that
+ * are added to it. */
+static int cuts_equal(struct import *m, struct windows *w, const int64_t *in, const int64_t *longer, int64_t *first,
+                      int64_t *count)
+{
+    for (int i = 0; i < w->n; i++) {
+        const int64_t before = w->before[i], behind = w->behind[i], least = before < behind ? before : behind;
         if (in[i] > WINDOW_MOST) return import_fail(m, "%lld points", (long long)in[i]);
-        first[i] = 0, count[i] = left / w->stride[i] + 1;
-        if (turned) {                                    /* zeros are cut off its output */
-            w->pad[i] = before < w->more[i] ? before : w->more[i];
-            first[i] = before - w->pad[i];
-            count[i] = (in[i] - 1) * w->stride[i] + reach - before - w->more[i];
-        } else if (left >= 0) {
-            const int64_t end = (count[i] - 1) * w->stride[i] + reach - before - in[i];    /* zeros that are needed */
-            if (end > before) first[i] = (end - before + w->stride[i] - 1) / w->stride[i];
-            w->pad[i] = before + first[i] * w->stride[i];
-        }
-        if (count[i] < 1 || left < 0) return import_fail(m, "it has no output");
+        first[i] = before - least;
+        count[i] = (in[i] - 1) * w->stride[i] + w->dilation[i] * (w->kernel[i] - 1) + 1 + longer[i] - before - behind;
+        if (count[i] < 1) return import_fail(m, "it has no output");
+        w->before[i] = least;
     }
     return 0;
 }
@@ -149,15 +157,13 @@ static int import_conv(struct import *m, struct value **in, int n_in, struct val
     struct value *bias = n_in > 2 ? in[2] : NULL;
     const Onnx__Node *added = NULL;
     const int64_t groups = attr_int(m, "group", 1);
+    if (groups < 1 || groups > WINDOW_MOST) return import_fail(m, "%lld groups", (long long)groups);
     if (!is_fixed(in[1])) return import_fail(m, "its weight is not known");
-    struct value *x = in[0]->kind == V_PADDED && !turned ? in[0]->a : in[0];
+    const bool padded = in[0]->kind == V_PADDED && !turned;
+    struct value *x = padded ? in[0]->a : in[0];
     if (need_view(m, x) || windows_of(m, &in[0]->at, &in[1]->at, &w)) return -1;
-    for (int i = 0; i < w.n && x != in[0]; i++)
-        w.pad[i] += in[0]->pads[i + 2], w.more[i] += in[0]->pads[i + 2 + in[0]->at.n];
-    int64_t first[RANK], count[RANK];
-    bool sides = false;
-    for (int i = 0; i < w.n; i++) sides |= w.pad[i] != w.more[i];
-    if (sides && sides_equal(m, &w, turned, x->at.d + 2, first, count)) return -1;
+    for (int i = 0; i < w.n && padded; i++)
+        w.before[i] += in[0]->pads[i + 2], w.behind[i] += in[0]->pads[i + 2 + in[0]->at.n];
     if (turned && attribute(m, "output_shape")) return import_fail(m, "output_shape");
     if (in[1]->at.n < 3 || in[1]->at.n > MAX_DIMS) return import_fail(m, "a weight of %d dimensions", in[1]->at.n);
     const int t = spatial(m, x);
@@ -165,14 +171,21 @@ static int import_conv(struct import *m, struct value **in, int n_in, struct val
     const int64_t channels = turned ? in[1]->at.d[1] * groups : in[1]->at.d[0];
     if (bias && is_fixed(bias) && (!bias->from || bias->constant) && is_zero(m, bias)) bias = NULL;
     if (!bias) added = bias_find(m, in[1]->at.n, channels, &bias);
-    int64_t more[RANK] = {0};
+    int64_t more[RANK] = {0}, first[RANK], count[RANK];
     const bool longer = turned && attribute(m, "output_padding");
     if (longer && ints_of(m, "output_padding", NULL, more) != w.n)
         return import_fail(m, "output_padding does not fit");
+    bool differ = false;
+    for (int i = 0; i < w.n; i++) {
+        differ |= w.before[i] != w.behind[i];
+        if (more[i] < 0 || more[i] > WINDOW_MOST) return import_fail(m, "output_padding of %lld", (long long)more[i]);
+    }
+    if (differ && (turned ? cuts_equal(m, &w, x->at.d + 2, more, first, count)
+                          : sides_equal(m, &w, x->at.d + 2, first, count))) return -1;
     text_add(&attrs, "channels=%lld groups=%lld bias=%s", (long long)channels, (long long)groups, bias ? "yes" : "no");
     const char *name = node_name(m, in[1]);
     const int y = dims_add(m, &attrs, "kernel", w.kernel, w.n) || dims_add(m, &attrs, "stride", w.stride, w.n) ||
-                  dims_add(m, &attrs, "padding", w.pad, w.n) || dims_add(m, &attrs, "dilation", w.dilation, w.n) ||
+                  dims_add(m, &attrs, "padding", w.before, w.n) || dims_add(m, &attrs, "dilation", w.dilation, w.n) ||
                   (longer && dims_add(m, &attrs, "output_padding", more, w.n)) ? -1
                   : emit(m, turned ? "conv_transpose" : "conv", name, attrs.s, t);
     text_free(&attrs);
@@ -180,11 +193,10 @@ static int import_conv(struct import *m, struct value **in, int n_in, struct val
         (bias && take_weight(m, bias, name, 1)))
         return m->e->code ? -1 : import_fail(m, "its bias is not known");
     struct axes at = natural(m, y);
-    for (int i = 0; i < w.n && sides; i++)
-        at.offset += first[i] * at.stride[i + 2], at.d[i + 2] = count[i] + (longer ? more[i] : 0);
+    for (int i = 0; i < w.n && differ; i++) at.offset += first[i] * at.stride[i + 2], at.d[i + 2] = count[i];
     *out = value_view(m, y, &at);
     (*out)->added = added;
-    return 0;
+    return differ && whole_of(m, *out) < 0 ? -1 : 0;
 }
 
 static int import_batch_norm(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
@@ -211,9 +223,9 @@ static int import_pool(struct import *m, struct value **in, int n_in, struct val
     if (need_view(m, in[0]) || windows_of(m, &in[0]->at, NULL, &w)) return -1;
     bool padded = false, whole = true;
     for (int i = 0; i < w.n; i++) {
-        if (w.pad[i] != w.more[i]) return import_fail(m, "padding that differs from side to side");
-        const int64_t left = in[0]->at.d[i + 2] + 2 * w.pad[i] - w.dilation[i] * (w.kernel[i] - 1) - 1;
-        padded |= w.pad[i] > 0;
+        if (w.before[i] != w.behind[i]) return import_fail(m, "padding that differs from side to side");
+        const int64_t left = in[0]->at.d[i + 2] + 2 * w.before[i] - w.dilation[i] * (w.kernel[i] - 1) - 1;
+        padded |= w.before[i] > 0;
         whole &= left % w.stride[i] == 0;
         if (w.dilation[i] != 1) return import_fail(m, "windows with gaps");
     }
@@ -222,7 +234,7 @@ static int import_pool(struct import *m, struct value **in, int n_in, struct val
         return import_fail(m, "count_include_pad=0: a mean that leaves out its padding");
     if (n_out > 1 && m->node->n_output > 1 && *m->node->output[1]) return import_fail(m, "the places of maxima");
     const int bad = dims_add(m, &attrs, "kernel", w.kernel, w.n) || dims_add(m, &attrs, "stride", w.stride, w.n) ||
-                    dims_add(m, &attrs, "padding", w.pad, w.n) ||
+                    dims_add(m, &attrs, "padding", w.before, w.n) ||
                     one_input(m, most ? "max_pool" : "avg_pool", attrs.s, in[0], out);
     text_free(&attrs);
     return bad ? -1 : 0;

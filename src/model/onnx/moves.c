@@ -23,6 +23,8 @@ static int reshaped(struct import *m, struct value *v, int n, const int64_t *d, 
         *out = value_again(m, v, &at);
         return 0;
     }
+    if (v->kind == V_VIEW && axes_count(&v->at) < shape_count(&m->b->tensor.v[v->tensor].shape))   /* cut first */
+        return whole_of(m, v) < 0 ? -1 : reshaped(m, v, n, d, sample, out);
     if (is_fixed(v) && axes_count(&v->at)) {             /* known numbers can be put into another order */
         const double *c = fixed_numbers(m, v);
         int64_t count = 1;
@@ -458,30 +460,44 @@ static int import_dropout(struct import *m, struct value **in, int n_in, struct 
     return 0;
 }
 
-/* Zeros around the points, which the convolution behind takes for its own; fewer points are a part. */
-static int import_pad(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+/* Takes the padding of each axis of a node Pad: before each, then behind each. */
+static int pads_of(struct import *m, struct value **in, int n_in, int64_t *pads)
 {
-    int64_t axes[RANK], *pads = arena_alloc(m->file->mem, 2 * RANK * sizeof *pads);
+    int64_t axes[RANK];
     const Onnx__Attribute *a = attribute(m, "pads");
     const double *c = n_in > 1 && is_fixed(in[1]) ? fixed_numbers(m, in[1]) : NULL;
-    const int n = in[0]->at.n, named = n_in > 3 && in[3] ? ints_of(m, NULL, in[3], axes) : n;
+    struct value *named = n_in > 3 ? in[3] : NULL;
+    const struct axes *at = &in[0]->at;
+    const int n = named ? ints_of(m, NULL, named, axes) : at->n;
     const int64_t has = a ? (int64_t)a->n_ints : c ? axes_count(&in[1]->at) : -1;
-    double fill = attr_real(m, "value", 0);
-    bool any = false;
-    memset(pads, 0, 2 * RANK * sizeof *pads);
-    if (named < 0 || has != 2 * named) return import_fail(m, "its padding is not known");
-    for (int i = 0; i < named; i++) {
-        const int axis = n_in > 3 && in[3] ? axis_of(m, &in[0]->at, axes[i]) : i;
+    bool used[RANK] = {false};
+    if (n < 0 || has != 2 * n) return import_fail(m, "its padding is not known");
+    for (int i = 0; i < n; i++) {
+        const int axis = named ? axis_of(m, at, axes[i]) : i;
         if (axis < 0) return -1;
-        for (int side = 0; side < 2; side++) {
-            const int k = i + side * named;
+        if (used[axis]) return import_fail(m, "an axis is named twice");
+        used[axis] = true;
+        for (int behind = 0; behind < 2; behind++) {
+            const int k = i + behind * n;
             const int64_t pad = a ? a->ints[k] : integer_of(c[k]);
-            pads[axis + side * n] = pad;
-            any |= pad != 0;
-            if (pad && (axis < 2 || in[0]->at.sample == axis + 1)) return import_fail(m, "padding of more than points");
-            if (pad < -PAD_MOST || pad > PAD_MOST) return import_fail(m, "padding of %lld", (long long)pad);
+            if (pad && (axis < 2 || at->sample == axis + 1)) return import_fail(m, "padding of more than points");
+            if (pad < -WINDOW_MOST || pad > WINDOW_MOST) return import_fail(m, "padding of %lld", (long long)pad);
+            pads[axis + behind * at->n] = pad;
         }
     }
+    return 0;
+}
+
+/* Zeros around the points, which the convolution behind takes for its own. Padding below zero takes a part. */
+static int import_pad(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
+{
+    int64_t *pads = arena_alloc(m->file->mem, 2 * RANK * sizeof *pads);
+    double fill = attr_real(m, "value", 0);
+    const int n = in[0]->at.n;
+    bool any = false;
+    memset(pads, 0, 2 * RANK * sizeof *pads);
+    if (pads_of(m, in, n_in, pads)) return -1;
+    for (int i = 0; i < 2 * n; i++) any |= pads[i] != 0;
     *out = in[0];
     if (!any) return 0;
     if (n_in > 2 && in[2] && !fixed_single(m, in[2], &fill)) return import_fail(m, "its value is not known");
@@ -493,6 +509,7 @@ static int import_pad(struct import *m, struct value **in, int n_in, struct valu
     for (int i = 2; i < n; i++) {
         const int64_t less = pads[i] < 0 ? -pads[i] : 0, more = pads[i + n] < 0 ? -pads[i + n] : 0;
         if (less + more >= v->at.d[i]) return import_fail(m, "it cuts off all points");
+        if (less + more && part_check(m, v, i)) return -1;
         if (less + more) v = part(m, v, i, less, v->at.d[i] - less - more, 1);
         pads[i] += less, pads[i + n] += more;
         at.d[i] = v->at.d[i] + pads[i] + pads[i + n];

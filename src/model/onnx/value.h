@@ -3,8 +3,8 @@
 #define MODEL_ONNX_VALUE_H
 #include "model/onnx/file.h"
 
-/* dimensions; elements of a value that is computed here; zeros before or behind the points of an axis */
-enum { RANK = 8, FOLD_MOST = 1 << 22, PAD_MOST = INT32_MAX };
+enum { RANK = 8, FOLD_MOST = 1 << 22 };                 /* dimensions; elements of a value that is computed here */
+enum { WINDOW_MOST = INT32_MAX };                       /* points that a window, its padding or its step has */
 
 /* A way to look at elements that lie in a row: index i of axis k is `rep[k]` times each of the numbers
  * offset + stride[k] * (i / rep[k]).
@@ -44,7 +44,7 @@ struct value {
     int tensor; double scale; bool wide; const Onnx__Node *added;
     /* the others. code: of a function, or a part of a norm */
     int code, size; double k, k2; bool centred; struct value *a, *b;
-    const int64_t *pads;                                /* V_PADDED: of each axis before, then behind; of a */
+    const int64_t *pads;                                /* V_PADDED: zeros before each axis of a, then behind each */
 };
 
 struct import {

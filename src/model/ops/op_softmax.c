@@ -10,33 +10,48 @@ static const struct attr_kind attrs[] = {{"log", A_BOOL, 0, 0, 1, "its logarithm
  * a tile are `points` apart. */
 #pragma GCC optimize("O3")
 
-static void tile_forward(const struct extent *d, bool log_of, const float *x, float *y, int some)
+static void tile_most(const struct extent *d, const float *x, float *most, int some)
 {
-    float most[TILE];
-    double sum[TILE] = {0};
     for (int i = 0; i < some; i++) most[i] = x[i];
     for (int64_t c = 1; c < d->c; c++)
         for (int i = 0; i < some; i++) most[i] = x[c * d->points + i] > most[i] ? x[c * d->points + i] : most[i];
+}
+
+static void tile_forward(const struct extent *d, const float *x, float *y, int some)
+{
+    float most[TILE];
+    double sum[TILE] = {0};
+    tile_most(d, x, most, some);
     for (int64_t c = 0; c < d->c; c++)
         for (int i = 0; i < some; i++) {
             const float v = (float)exp((double)x[c * d->points + i] - most[i]);
             sum[i] += y[c * d->points + i] = v;
         }
-    for (int i = 0; log_of && i < some; i++) sum[i] = most[i] + log(sum[i]);
-    for (int64_t c = 0; log_of && c < d->c; c++)
-        for (int i = 0; i < some; i++) y[c * d->points + i] = (float)(x[c * d->points + i] - sum[i]);
-    for (int64_t c = 0; !log_of && c < d->c; c++)
+    for (int64_t c = 0; c < d->c; c++)
         for (int i = 0; i < some; i++) y[c * d->points + i] = (float)(y[c * d->points + i] / sum[i]);
+}
+
+static void tile_log_forward(const struct extent *d, const float *x, float *y, int some)
+{
+    float most[TILE];
+    double sum[TILE] = {0};
+    tile_most(d, x, most, some);
+    for (int64_t c = 0; c < d->c; c++)
+        for (int i = 0; i < some; i++) sum[i] += exp((double)x[c * d->points + i] - most[i]);
+    for (int i = 0; i < some; i++) sum[i] = most[i] + log(sum[i]);
+    for (int64_t c = 0; c < d->c; c++)
+        for (int i = 0; i < some; i++) y[c * d->points + i] = (float)(x[c * d->points + i] - sum[i]);
 }
 
 static void softmax_forward(const struct op_call *c)
 {
     const struct extent d = extent_out(c);
-    const bool log_of = softmax_is_log(c->node);
+    const bool logs = softmax_is_log(c->node);
     for (int64_t n = 0; n < d.n; n++)
         for (int64_t p = 0; p < d.points; p += TILE) {
             const int64_t at = n * d.c * d.points + p;
-            tile_forward(&d, log_of, (const float *)c->in[0] + at, (float *)c->out + at, tile_size(d.points, p));
+            (logs ? tile_log_forward : tile_forward)(&d, (const float *)c->in[0] + at, (float *)c->out + at,
+                                                     tile_size(d.points, p));
         }
 }
 
@@ -69,10 +84,11 @@ static void tile_log_backward(const struct extent *d, const float *y, const floa
 static void softmax_backward_data(const struct op_call *c)
 {
     const struct extent d = extent_out(c);
+    const bool logs = softmax_is_log(c->node);
     for (int64_t n = 0; n < d.n; n++)
         for (int64_t p = 0; p < d.points; p += TILE) {
             const int64_t at = n * d.c * d.points + p;
-            (softmax_is_log(c->node) ? tile_log_backward : tile_backward)
+            (logs ? tile_log_backward : tile_backward)
                 (&d, (const float *)c->out + at, (const float *)c->gout + at, (float *)c->gin[0] + at,
                  tile_size(d.points, p));
         }
