@@ -368,6 +368,8 @@ int import_sub(struct import *m, struct value **in, int n_in, struct value **out
     if (fixed_single(m, in[1], &k)) return function_make(m, C_ADD_K, in[0], NULL, -k, out);
     if (fixed_single(m, in[0], &k)) return function_make(m, C_K_SUB, in[1], NULL, k, out);
     if (m->e->code) return -1;
+    if (is_fixed(in[0]) || is_fixed(in[1]))
+        return import_fail(m, "a difference with known numbers of several elements");
     return function_make(m, C_SUB, in[0], in[1], 0, out);
 }
 
