@@ -352,7 +352,7 @@ int need_view(struct import *m, struct value *v)
     case V_PRODUCT: return product_view(m, v);
     case V_FIXED: return import_fail(m, "known numbers where it needs an activation");
     case V_NORM: return norm_view(m, v);
-    case V_PADDED: return import_fail(m, "padding is known before a convolution alone");
+    case V_PADDED: return import_fail(m, "padding, which only Conv can follow");
     default: return import_fail(m, "part of an attention or a rotation that has no counterpart");
     }
 }
@@ -457,7 +457,7 @@ int channels_of(struct import *m, struct value *v, int axis)
     if (v->at.sample == axis + 1) return import_fail(m, "it computes across samples");
     const struct shape *s = shape_of(m, t);
     const int64_t all = shape_count(s), c = v->at.d[axis];
-    if (c == 1) v->at.stride[axis] = all;                /* of no elements so far: others may get their place */
+    if (c == 1) v->at.stride[axis] = all;                /* callers may make this axis longer */
     if (c == s->d[0] && v->at.stride[axis] == all / c) return t;
     if (c == all && v->at.stride[axis] == 1) return v->tensor = emit(m, "flatten", NULL, "", t);
     return import_fail(m, "its channels are not the first dimension of a sample");
