@@ -354,12 +354,12 @@ if [ -n "$python" ]; then
 import json, socket, sys
 s = socket.socket(socket.AF_UNIX); s.connect("p/control.sock"); f = s.makefile("rw")
 more = {"set": {"key": "train.learning_rate", "value": 0.1}, "log-level": {"level": "info"}}
-for name in sorted(open(sys.argv[1]).read().split(), key="stop".__eq__):
+for name in sorted(open(sys.argv[1]).read().split(), key="stop".__eq__):    # stop is last: nobody answers after it
+    f.write(json.dumps({"command": name, "other": 1, **more.get(name, {})}) + "\n"); f.flush()
+    assert json.loads(f.readline())["code"] == 64
     f.write(json.dumps({"command": name, "id": name, **more.get(name, {})}) + "\n"); f.flush()
     a = json.loads(f.readline())
     assert a["id"] == name and (a["ok"] or (name == "checkpoint" and a["code"] == 78)), a
-    f.write(json.dumps({"command": name, "other": 1, **more.get(name, {})}) + "\n"); f.flush()
-    assert json.loads(f.readline())["code"] == 64
 EOF2
     check "mpstagectl(1), PROTOCOL: the socket takes every command, and none an unknown key: $code" [ "$code" -eq 0 ]
     wait "$pid" || true

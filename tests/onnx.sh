@@ -290,8 +290,8 @@ says "an operator of another domain" 'node y \(Attention\): an operator of the d
     'y = com.microsoft:Attention(x)'
 says "padding that differs" 'node y \(MaxPool\): padding that differs' \
     'y = MaxPool(x) kernel_shape=[3,3] pads=[0,0,1,1]'
-says "padding that no convolution follows" 'node y \(Relu\): padding, which only Conv can follow' 'const p 8 0 0 1 1 0 0 1 1' \
-    'q = Pad(x, p)' 'y = Relu(q)'
+says "padding that no convolution follows" 'node y \(Relu\): padding, which only Conv can follow' \
+    'const p 8 0 0 1 1 0 0 1 1' 'q = Pad(x, p)' 'y = Relu(q)'
 says "channels of zeros" 'node q \(Pad\): padding of more than points' 'const p 8 0 1 1 1 0 0 1 1' 'q = Pad(x, p)' \
     'y = Conv(q, w)'
 says "padding that reflects" 'node q \(Pad\): padding with other' 'const p 8 0 0 1 1 0 0 1 1' \
