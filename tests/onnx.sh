@@ -174,6 +174,10 @@ takes "a bias of zeros" 'const n 1 4' 'z = ConstantOfShape(n)' 'c = Conv(x, w, z
 takes "a concatenation of one" 'k = Concat(x) axis=1' 'c = Conv(k, w) pads=[1,1,1,1]' "$g" "$s" "$m"
 takes "shapes that have the number of samples" 'const t 1 0' 'const l 1 -1' 'h = Shape(x)' 'n = Gather(h, t)' \
     'nl = Concat(n, l) axis=0' 'r = Reshape(x, nl)' 'q = Reshape(r, h)' 'c = Conv(q, w) pads=[1,1,1,1]' "$g" "$s" "$m"
+takes "all elements by their numbers" 'const l 1 -1' 'const from scalar 0' 'const by scalar 1' "$c" 'h = Shape(c)' \
+    'const each scalar 144' 'o = Gather(h, from)' 'n = Mul(o, each)' \
+    'r = Range(from, n, by)' 'j = Reshape(r, h)' 'f = Reshape(c, l)' 'd = Gather(f, j)' \
+    'g = GlobalAveragePool(d)' "$s" 'm = Mul(d, s)'
 # Norms of equal vectors.
 rm first.npy
 t='t = Transpose(x) perm=[0,2,3,1]' m='m = Transpose(n2) perm=[0,3,1,2]'

@@ -185,7 +185,7 @@ static bool repeats(struct import *m, struct value *v, int behind)
     return c2 != NULL;
 }
 
-static bool same_numbers(struct import *m, struct value *v)
+bool same_numbers(struct import *m, struct value *v)
 {
     const int64_t n = axes_count(&v->at);
     if (v->at.n != v->twin->at.n || memcmp(v->at.d, v->twin->at.d, (size_t)v->at.n * sizeof *v->at.d)) return false;

@@ -326,6 +326,29 @@ static int embedding(struct import *m, struct value *table, struct value *index,
     return 0;
 }
 
+static bool counts_up(struct import *m, struct value *index, int64_t n)
+{
+    const double *c = axes_count(&index->at) == n ? fixed_numbers(m, index) : NULL;
+    for (int64_t i = 0; c && i < n; i++) if (c[i] != (double)i) return false;
+    return c != NULL;
+}
+
+/* Indices that depend on the number of samples, of an activation: all elements of all samples in their order, as
+ * torch.export writes as_strided. 0: others. */
+static int gather_all(struct import *m, struct value *v, struct value *index, struct value **out)
+{
+    const struct value *two = index->twin;
+    const int64_t all = axes_count(&v->at);
+    struct axes at = axes_of(index->at.n, index->at.d);
+    if (v->at.n != 1 || v->at.sample != 1 || v->at.outer != 1 || at.n < 1 || two->at.n != at.n) return 0;
+    for (int i = 0; i < at.n; i++) if (two->at.d[i] != at.d[i] * (i ? 1 : 2)) return 0;
+    if (at.d[0] != 1 || !counts_up(m, index, all) || !counts_up(m, index->twin, 2 * all)) return 0;
+    for (int i = 0; i < at.n; i++) at.stride[i] *= v->at.stride[0];
+    at.offset = v->at.offset, at.sample = 1, at.outer = 1;
+    *out = value_again(m, v, &at);
+    return 1;
+}
+
 static int import_gather(struct import *m, struct value **in, int n_in, struct value **out, int n_out)
 {
     struct value *v = in[0], *index = in[1];
@@ -336,7 +359,10 @@ static int import_gather(struct import *m, struct value **in, int n_in, struct v
     }
     if (movable(m, v)) return -1;
     const int axis = axis_of(m, &v->at, attr_int(m, "axis", 0));
-    if (axis < 0 || part_check(m, v, axis)) return -1;
+    if (axis < 0) return -1;
+    if (index->twin && !is_fixed(v) && !same_numbers(m, index))
+        return gather_all(m, v, index, out) ? 0 : import_fail(m, "its input 1 depends on the number of samples");
+    if (part_check(m, v, axis)) return -1;
     const double *c = fixed_numbers(m, index);
     if (!c || !index->whole) return c ? import_fail(m, "its indices are no integers") : -1;
     const int64_t n = axes_count(&index->at), d = v->at.d[axis], first = n ? integer_of(c[0]) + (c[0] < 0 ? d : 0) : 0;
@@ -524,6 +550,6 @@ const struct import_row import_moves[] = {
     {"Reshape", import_reshape, 1, 1}, {"Flatten", import_flatten, 1, 0}, {"Transpose", import_transpose, 1, 0},
     {"Unsqueeze", import_unsqueeze, 1, 0}, {"Squeeze", import_squeeze, 1, 0}, {"Slice", import_slice, 1, 2},
     {"Split", import_split, 1, 0}, {"Expand", import_expand, 2, 1}, {"Tile", import_tile, 2, 0},
-    {"Shape", import_shape, 1, 0}, {"Gather", import_gather, 2, 0}, {"Concat", import_concat, ALL, BROADCASTS},
+    {"Shape", import_shape, 1, 0}, {"Gather", import_gather, 2, 1}, {"Concat", import_concat, ALL, BROADCASTS},
     {"Constant", import_constant, 0, 0}, {"Dropout", import_dropout, 1, 0}, {"Pad", import_pad, 1, 0},
     {NULL, NULL, 0, 0}};

@@ -98,6 +98,7 @@ struct value *value_again(struct import *m, const struct value *v, const struct 
 const double *fixed_numbers(struct import *m, struct value *v);
 bool fixed_single(struct import *m, struct value *v, double *x);   /* one element */
 bool is_fixed(const struct value *v);
+bool same_numbers(struct import *m, struct value *v);    /* of a known value and its twin */
 
 /* ---- turning them into nodes ------------------------------------------------------------------------------------- */
 /* Makes v a V_VIEW: adds the nodes that it still lacks. -1: it cannot be said. */
