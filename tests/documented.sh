@@ -417,9 +417,10 @@ check "a run that is stopped" ends 0
 begin unsaved $long -o checkpoint.every_steps=100
 sees unsaved '"event":"checkpoint"' || not_ok "a run writes checkpoints"
 : >a-file; n=0
-until mv -T a-file unsaved/checkpoints 2>/dev/null; do        # the run may make the folder again in between
+until mv -T a-file unsaved/checkpoints 2>/dev/null || [ $n -eq 100 ]; do       # the run may make the folder again
     n=$((n + 1)); mv unsaved/checkpoints "unsaved/away$n" 2>/dev/null || true
 done
+check "a file is where the checkpoints were" [ -f unsaved/checkpoints ]
 check "a run that cannot write checkpoints" ends 74
 # A picture is damaged, and another one of its class stands in.
 mkdir -p seen/a

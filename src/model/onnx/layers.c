@@ -55,8 +55,10 @@ static int windows_of(struct import *m, const struct axes *at, const struct axes
         return import_fail(m, "pads does not fit its input");
     for (int i = 0; i < 2 * w->n; i++)
         if (pads[i] && strcmp(pad, "NOTSET")) return import_fail(m, "pads beside auto_pad");
-    if (!strncmp(pad, "SAME", 4)) same_pads(at, !strcmp(pad, "SAME_UPPER"), w);
-    if (!strncmp(pad, "SAME", 4)) return 0;
+    if (!strncmp(pad, "SAME", 4)) {
+        same_pads(at, !strcmp(pad, "SAME_UPPER"), w);
+        return 0;
+    }
     for (int i = 0; i < w->n; i++) {
         for (int k = i; k < 2 * w->n; k += w->n)
             if (pads[k] < 0 || pads[k] > WINDOW_MOST) return import_fail(m, "padding of %lld", (long long)pads[k]);
