@@ -33,7 +33,8 @@ becomes() {
     for _ in $(seq 200); do [ "$(status_of "$1" "$2")" != "$3" ] || return 0; sleep 0.05; done
     return 1
 }
-moves() { moves_from=$(status_of "$1" step); sleep 0.3; [ "$(status_of "$1" step)" -gt "$moves_from" ]; }
+beyond() { [ "$(status_of "$1" step)" -gt "$2" ]; }
+moves() { until_ok beyond "$1" "$(status_of "$1" step)"; }
 event() { sed -n '/"event":"'"$2"'"/p' "$1/metrics.jsonl"; }
 
 # ---- pause -----------------------------------------------------------------------------------------------------------

@@ -57,8 +57,8 @@ if [ -n "$python" ]; then
     says "watch while 32 clients are connected" 75 "$full" r watch
     check "watch says nothing else" [ ! -s "$aside/out" ]
     released
-    sleep 0.3
-    check "and when they are gone, there is an answer" sh -c '"$0" r status >/dev/null' "$mpstagectl"
+    answers() { "$mpstagectl" r status >/dev/null 2>&1; }
+    check "and when they are gone, there is an answer" until_ok answers
 else skip "all places taken" "apt-get install python3"; fi
 
 # ---- nobody at home --------------------------------------------------------------------------------------------------
@@ -83,8 +83,8 @@ sleep 1
 check "a watch that was stopped for long goes on" kill -0 "$watcher"
 check "and said why it waited, once" [ "$(cat watched-err)" = "mpstagectl: $away; waiting for it" ]
 before=$(wc -l <watched)
-sleep 1
-check "and shows what there is" [ "$(wc -l <watched)" -gt "$before" ]
+shows_more() { [ "$(wc -l <watched)" -gt "$before" ]; }
+check "and shows what there is" until_ok shows_more
 check "and does not say that the run has ended" sh -c '! grep -q "the run has ended" watched'
 kept=$pid
 begin a

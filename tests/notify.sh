@@ -14,6 +14,8 @@ manager() {
     "$build/tests/notify_sink" "$aside/notify" >"$heard" & sink=$!
     for _ in $(seq 100); do [ ! -S "$aside/notify" ] || return 0; sleep 0.05; done
 }
+# heard_all: what has been sent until now is in $heard; nobody listens any more
+heard_all() { "$build/tests/notify_sink" "$aside/notify" end; wait "$sink"; sink=; }
 # begin NAME OPTIONS...: starts a long run in the background and waits for a word of its steps
 begin() {
     name=$1; shift
@@ -52,17 +54,18 @@ first=$("$mpstagectl" whole status --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/
 other=$(ranks_alive | grep -vx "$first" | head -n 1)
 kill -STOP "$other"; sleep 1; n=$(grep -c . "$heard"); sleep 1.5
 check "a rank that stands still starves the watchdog" [ "$(grep -c . "$heard")" -eq "$n" ]
-kill -CONT "$other"; sleep 1
-check "and a rank that goes on feeds it" [ "$(grep -c . "$heard")" -gt "$n" ]
+kill -CONT "$other"
+more() { [ "$(grep -cE -- "$1" "$heard")" -gt "$2" ]; }
+check "and a rank that goes on feeds it" until_ok more . "$n"
 "$mpstagectl" whole pause >"$aside/pause"
-sleep 1; n=$(grep -c '^STATUS=paused after step [0-9]*/100000000, .* | WATCHDOG=1' "$heard"); sleep 1
 check "a run that pauses feeds it, because it is told to stand still" \
-    [ "$(grep -c '^STATUS=paused after step' "$heard")" -gt "$n" ]
+    until_ok more '^STATUS=paused after step [0-9]*/100000000, .* \| WATCHDOG=1' 3
 "$mpstagectl" whole resume >"$aside/resume"
-sleep 0.5
-check "and then its steps do" sh -c 'tail -n 1 "$1" | grep -q "^STATUS=step [0-9]*/.*WATCHDOG=1"' sh "$heard"
+steps_feed() { tail -n 1 "$heard" | grep -q '^STATUS=step [0-9]*/.*WATCHDOG=1'; }
+check "and then its steps do" until_ok steps_feed
 "$mpstagectl" whole stop --wait >"$aside/stop"
 code=0; wait "$launcher" || code=$?
+heard_all
 check "the run ends well" [ "$code" -eq 0 ]
 check "STOPPING is said once, and ends the watchdog" \
     exactly '^STOPPING=1 \| STATUS=stopping \| EXTEND_TIMEOUT_USEC=[0-9]+ \| WATCHDOG_USEC=0$' 1
@@ -71,11 +74,11 @@ check "STOPPING is said once, and ends the watchdog" \
 manager
 NOTIFY_SOCKET=$aside/notify; export NOTIFY_SOCKET
 job 2 -c short.conf --run-dir kept -o checkpoint.every_steps=2 --steps 4
-sleep 0.2
+heard_all
 check "each checkpoint is told when it is on disk" exactly '^X_MPSTAGED_CHECKPOINT=[24]$' 2
 manager
 job 2 -c short.conf --run-dir kept -o checkpoint.every_steps=2 --steps 6 --resume
-sleep 0.2
+heard_all
 check "and the one from which a run goes on, before READY" before '^X_MPSTAGED_RESUMED=4$' '^READY=1'
 check "the status names the newest" grep -qE '^STATUS=step [56]/6, .*, checkpoint [46] ' "$heard"
 
@@ -106,7 +109,7 @@ if ${CC:-cc} -shared -fPIC -o "$aside/slow.so" "$aside/slow.c" -ldl 2>"$aside/er
     export WATCHDOG_USEC=1000000 LD_PRELOAD="$aside/slow.so"
     job 2 -c short.conf --run-dir slow -o checkpoint.every_steps=2 --steps 9
     unset WATCHDOG_USEC LD_PRELOAD
-    sleep 0.2
+    heard_all
     check "where steps wait for a checkpoint, the watchdog waits for the disk" before 'WATCHDOG_USEC=4200000000$' \
         '^STOPPING=1'
     check "until a step has ended" [ -n "$(sed -n '/WATCHDOG_USEC=4200000000$/,/^STOPPING=1/p' "$heard" |
@@ -130,20 +133,20 @@ check "and not that it was stopped" never 'X_MPSTAGED_FAILED=75'
 # ---- other ends ------------------------------------------------------------------------------------------------------
 manager
 job 2 -c short.conf --run-dir short
-sleep 0.2
+heard_all
 check "a run that ends by itself stops, too" [ "$code" -eq 0 -a -n "$(line '^STOPPING=1 \| STATUS=writing weights')" ]
 check "without a watchdog its time is not changed" never WATCHDOG_USEC
 manager
 job 2 -c short.conf --run-dir short
-sleep 0.2
+heard_all
 check "a run that fails says why, and never READY" [ "$code" -eq 73 -a -z "$(line READY)" -a \
     -n "$(line '^STATUS=failed: short: holds the results of an earlier run')" ]
 manager
 "$mpstaged" -c short.conf --run-dir threads >"$aside/out" 2>"$aside/err" || why
 "$mpstaged" -c short.conf --check-config >"$aside/out" 2>"$aside/err" || why
-sleep 0.2
+heard_all
 check "stages that are threads are one run, and a check is none" exactly '^READY=1' 1
-kill "$sink"; rm -f "$aside/notify"
+rm -f "$aside/notify"
 job 2 -c short.conf --run-dir alone
 check "a manager that is gone changes nothing" [ "$code" -eq 0 ]
 unset NOTIFY_SOCKET

@@ -238,9 +238,8 @@ check "status tells how far an evaluation is" sh -c 'tr -s "\n" " " <"$0" |
         grep -qE "^toy: evaluating \([1-9][0-9]* of 1000000000 samples\), .* [0-9:]* left"' "$aside/status"
 "$mpstagectl" eval status --json >"$aside/status"
 check "and so does its JSON" grep -qE '"evaluated_samples": [1-9]' "$aside/status"
-sleep 0.2
+check "the progress line, too" until_ok grep -qE 'evaluating [1-9][0-9]*/1000000000 samples  ETA ' "$aside/err"
 now; "$mpstagectl" eval stop --wait >"$aside/stop"; ended
-check "the progress line, too" grep -qE 'evaluating [1-9][0-9]*/1000000000 samples  ETA ' "$aside/err"
 check "stop breaks an evaluation off and keeps the weights" [ "$code" -eq 0 -a -s eval/weights.safetensors ]
 
 # ctl_fails TEXT CODE PATTERN ARGS...
@@ -284,8 +283,8 @@ write_conf said.conf
 "$mpstaged" -c said.conf --transport local --evaluate --init-from trained \
     -o data.test_samples=100000000 --run-dir evaluated \
     >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
-for _ in $(seq 400); do [ ! -s evaluated/metrics.jsonl ] || break; sleep 0.05; done
-sleep 0.5
+evaluating() { "$mpstagectl" evaluated status 2>/dev/null | tr -s '\n' ' ' | grep -q evaluating; }
+until_ok evaluating || true
 code=0
 kill -TERM $pid
 wait $pid || code=$?

@@ -6,6 +6,8 @@ not_ok() { tap_n=$((tap_n + 1)); tap_bad=$((tap_bad + 1)); echo "not ok $tap_n -
 skip() { tap_n=$((tap_n + 1)); echo "ok $tap_n - $1 # SKIP $2"; }
 # check TEXT COMMAND...: ok if the command succeeds
 check() { tap_text=$1; shift; if "$@"; then ok "$tap_text"; else not_ok "$tap_text"; fi; }
+# until_ok COMMAND...: tries it until it succeeds, for 20 s at most
+until_ok() { for _ in $(seq 400); do ! "$@" || return 0; sleep 0.05; done; return 1; }
 # Why a check failed goes to stdout as a comment, so that it stays next to its line.
 note() { sed 's/^/# /'; }
 # cases FEW MORE: the words of FEW, and with LONG=1 in the environment those of MORE: in check-long
