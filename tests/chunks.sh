@@ -79,7 +79,7 @@ done
 refused() {
     refused_text=$1 refused_what=$2 code=0; shift 2
     "$mpstaged" -c net.conf --transport local --run-dir refused "$@" >"$aside/out" 2>"$aside/err" </dev/null || code=$?
-    if [ "$code" -eq 78 ] && [ "$(wc -l <"$aside/err")" -eq 1 ] && grep -qE "$refused_what" "$aside/err" &&
+    if [ "$code" -eq 78 ] && [ "$(said_lines)" -eq 1 ] && grep -qE "$refused_what" "$aside/err" &&
         [ ! -e refused ]; then ok "$refused_text is refused"
     else why; not_ok "$refused_text is refused: $code"; fi
 }

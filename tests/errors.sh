@@ -185,7 +185,7 @@ limited() {
     rm -rf new
     sh -c "ulimit $limited_limit; exec \"\$@\"" sh "$mpstaged" -c good.conf --run-dir new "$@" \
         >"$aside/out" 2>"$aside/err" </dev/null || code=$?
-    if [ "$code" -eq "$limited_code" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] &&
+    if [ "$code" -eq "$limited_code" ] && [ "$(said_lines)" -eq 1 ] &&
         grep -qE "^mpstaged: $limited_pattern" "$aside/err" && [ ! -e new ]; then ok "$limited_text: $code"
     else { echo "code $code"; cat "$aside/err"; } | note; not_ok "$limited_text"; fi
 }

@@ -104,7 +104,7 @@ refuses() {
     find . ! -name metrics.jsonl | LC_ALL=C sort >"$aside/before"
     "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" </dev/null || code=$?
     find . ! -name metrics.jsonl | LC_ALL=C sort >"$aside/after"
-    if [ "$code" -eq "$refuses_code" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] &&
+    if [ "$code" -eq "$refuses_code" ] && [ "$(said_lines)" -eq 1 ] &&
         grep -qE -- "$refuses_pattern" "$aside/err" && cmp -s "$aside/before" "$aside/after"; then ok "$refuses_text"
     else why; not_ok "$refuses_text: $code"; fi
 }

@@ -55,7 +55,7 @@ done
 wrong() {
     text=$1 want=$2 pattern=$3 code=0; shift 3
     "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" || code=$?
-    if [ "$code" -eq "$want" ] && [ "$(wc -l <"$aside/err")" -eq 1 ] && grep -qE -- "$pattern" "$aside/err"; then
+    if [ "$code" -eq "$want" ] && [ "$(said_lines)" -eq 1 ] && grep -qE -- "$pattern" "$aside/err"; then
         ok "$text"
     else why; not_ok "$text: $code"; fi
 }

@@ -63,6 +63,8 @@ soon() {
 }
 # The longest line of the standard input, in characters.
 longest() { LC_ALL=C sed 's/[\x80-\xbf]//g' | LC_ALL=C awk 'length($0) > n { n = length($0) } END { print n + 0 }'; }
+# Lines of stderr, but for notes that a busy machine is still at it.
+said_lines() { grep -vc '^note: still ' "$aside/err" || true; }
 our_lines() { grep -c '^mpstaged: ' "$aside/err" || true; }
 # says_death PATTERN: our one line has it. MPICH's mpirun may kill the ranks that would say so before they do.
 says_death() {

@@ -9,7 +9,7 @@ write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {8}/'
 refuses() {
     code=0
     "$mpstaged" -c toy.conf --plan -o pipeline.profile="$4" >"$aside/out" 2>"$aside/err" || code=$?
-    if [ "$code" -eq "$2" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] &&
+    if [ "$code" -eq "$2" ] && [ "$(said_lines)" -eq 1 ] &&
         grep -qE "^mpstaged: (-o pipeline.profile=$4: )?$4:.*$3" "$aside/err"; then ok "$1"
     else { echo "code $code"; cat "$aside/err"; } | note; not_ok "$1"; fi
 }
