@@ -238,7 +238,7 @@ check "the run whose directory was in use" ends 75
 # What no sound machine does is made up there, where steps are computed again.
 elsewhere "exit status of mpstaged" 80 tests/t_finite.c E_CORRUPT
 # One process that is stopped is woken by its child, to say so.
-begin still $long -o run.hang_timeout=1
+begin still $long -o run.hang_timeout=4
 kill -STOP "$pid"
 used "exit status of mpstaged" 81
 check "exit status of mpstaged: 81" ends 81
