@@ -203,7 +203,8 @@ static bool event_take(struct step_line *l, const char *line, size_t n)
     const bool starts = !strcmp(event, "start") || !strcmp(event, "resume"), fails = !strcmp(event, "failed");
     const bool ends = !strcmp(event, "done");
     bool good = json_string_value(json_object_get(o, "event"));
-    h->failures += fails || (starts && h->runs);
+    const bool asked = fails && ctl_integer_of(o, "code") == E_STOPPED;
+    h->failures += (fails && !asked) || (starts && h->runs);
     h->runs = starts || (h->runs && !fails && !ends);
     if (starts) start_take(h, o);
     else if (ends && h->start) h->ended = time_of(h->start) + ctl_number_of(o, "total_seconds");

@@ -26,7 +26,8 @@ struct history {
     VEC(json_t *) events;                                 /* other lines, in order */
     const json_t *start;                                  /* the last event start or resume; NULL: none */
     long long at;                                         /* the step before the next line's */
-    long long starts, failures, rollbacks, lost;          /* a start without an end is a failure once another follows */
+    long long starts, failures, rollbacks, lost;          /* a start without an end is a failure once another follows; a
+                                                              stop on request is none */
     long long lines, damaged;                             /* damaged: those that cannot be read */
     bool runs, fresh;                                     /* runs: no end is known; fresh: no step since the start */
     double lost_seconds, began, ended;                    /* began, ended: seconds since 1970; 0: unknown */

@@ -56,6 +56,12 @@ check "nor the time between" [ "$(figure two steps)" = 12 ]
 # A start that ended without a word is a failure.
 mkdir silent
 { grep -v '"event":"done"' one/metrics.jsonl; cat one/metrics.jsonl; } >silent/metrics.jsonl
+for code in 75 69; do
+    mkdir told$code
+    grep -v '"event":"done"' one/metrics.jsonl >told$code/metrics.jsonl
+    echo '{"event":"failed","code":'$code',"text":"x"}' >>told$code/metrics.jsonl
+done
+equal "a stop on request is none, another end is" "$(figure told75 failures) $(figure told69 failures)" "0 1"
 equal "a kill is a failure" "$(figure one failures) $(figure silent failures) $(figure silent starts)" "0 1 2"
 
 job threads -c run.conf --run-dir thin -o service.metrics_every=3

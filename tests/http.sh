@@ -91,6 +91,28 @@ if command -v promtool >/dev/null; then
         [ "$code" -eq 0 ] || note <"$aside/prom"
         check "promtool takes the expressions of ${f##*/}" [ "$code" -eq 0 ]
     done
+    # Of three targets one answers, one has stopped, one was never ours.
+    cat >"$aside/gone.yml" <<END
+rule_files: [$(cd "$top" && pwd)/conf/alerts.yml]
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'up{instance="a",job="m"}', values: '1x9 0x20'}
+      - {series: 'mpstaged_info{instance="a",job="m",run="r"}', values: '1x9'}
+      - {series: 'up{instance="b",job="m"}', values: '1x30'}
+      - {series: 'mpstaged_info{instance="b",job="m",run="s"}', values: '1x30'}
+      - {series: 'up{instance="c",job="node"}', values: '0x30'}
+    alert_rule_test:
+      - {alertname: MpstagedIsGone, eval_time: 5m}
+      - alertname: MpstagedIsGone
+        eval_time: 12m
+        exp_alerts:
+          - exp_labels: {severity: warning, instance: a, job: m}
+            exp_annotations: {summary: "a: the run has ended, or cannot be reached; mpstagectl why tells of a failure"}
+END
+    promtool test rules "$aside/gone.yml" >"$aside/prom" 2>&1 && code=0 || code=$?
+    [ "$code" -eq 0 ] || note <"$aside/prom"
+    check "a run that is gone is told" [ "$code" -eq 0 ]
 else
     skip "promtool has nothing to say of the page" "apt-get install prometheus"
     skip "promtool takes the expressions" "apt-get install prometheus"
