@@ -36,6 +36,16 @@ END
 
 # ---- runs ------------------------------------------------------------------------------------------------------------
 trains one threads -c run.conf --trace one/trace.json
+# Passes as long as each other, so that there is room for their names: what was measured depends on the machine.
+"$python" - one/trace.json <<'END'
+import json, re, sys
+trace = json.load(open(sys.argv[1]))
+passes = [e for e in trace["traceEvents"] if re.fullmatch(r"\d+[FBD]\d", e["name"])]
+passes = [e for e in passes if e["args"]["step"] == max(e["args"]["step"] for e in passes)]
+for at, e in enumerate(passes):
+    e.update(ts=at % 8 * 100, dur=90)
+json.dump({"traceEvents": passes}, open(sys.argv[1], "w"))
+END
 page one 'Run &#60;script&#62;alert(1)&#60;script&#62; &#34;a&#34; &#38; &#39;b&#39;'
 check "with the figures of metrics.jsonl" asks figures one.html one/metrics.jsonl
 check "one sentence says what, on what, how long and how it ended" grep -qE \
@@ -43,7 +53,7 @@ check "one sentence says what, on what, how long and how it ended" grep -qE \
     one.html
 check "the plan has grades" grep -qE '<td>(good|fair|poor)</td>' one.html
 check "the trace is drawn: a step of four micro-batches on two ranks" \
-    [ "$(grep -o '>F[0-3]<\|>B[0-3]<' one.html | wc -l)" -ge 2 ]
+    [ "$(grep -o '>F[0-3]<\|>B[0-3]<' one.html | wc -l)" -eq 16 ]
 check "what is not there is said" grep -q 'No profile is in the run directory' one.html
 
 cp -r one two
