@@ -24,7 +24,7 @@ says() {
         grep -qE -- "^mpstagectl: $says_pattern" "$aside/said"; then ok "$says_text"
     else { echo "code $code"; cat "$aside/out" "$aside/said"; } | note; not_ok "$says_text"; fi
 }
-# hold NUMBER [stopped]: so many connections to r/control.sock that have asked something, as long as a file "go" is
+# hold NUMBER [stopped]: so many connections to r/control.sock that ask something each second, as long as a file "go" is
 # not there; "stopped": as many as it takes, and nothing asked
 hold() {
     rm -f go held
@@ -38,7 +38,12 @@ for i in range(int(sys.argv[1])):
     many.append(s)
     if len(sys.argv) == 2: s.sendall(b'{"command":"status"}\n'); s.recv(1)
 open("held", "w").write(str(len(many)))
-while not os.path.exists("go"): time.sleep(0.02)
+asked = time.monotonic()
+while not os.path.exists("go"):
+    time.sleep(0.02)
+    if len(sys.argv) > 2 or time.monotonic() < asked + 1: continue
+    for s in many: s.sendall(b'{"command":"status"}\n'); s.recv(65536)
+    asked = time.monotonic()
 EOF2
     holder=$!
     for _ in $(seq 200); do [ ! -s held ] || return 0; sleep 0.05; done
